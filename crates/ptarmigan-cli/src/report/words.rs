@@ -1,16 +1,13 @@
 //! Numbers as people read them.
 
-/// Formats a number with commas between groups of three digits.
-pub(super) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+pub(super) use ptarmigan_replay::terminal::words::count;
+
+/// Returns the letter of a trace, or its number after the last letter.
+pub(super) fn letter(n: usize) -> String {
+    u8::try_from(n)
+        .ok()
+        .filter(|n| *n < 26)
+        .map_or(format!("{}", n + 1), |n| char::from(b'A' + n).to_string())
 }
 
 /// Formats a share of `all` in percent.

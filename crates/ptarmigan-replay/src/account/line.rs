@@ -1,6 +1,6 @@
 //! The account as one line.
 use super::{Account, Family, Times};
-use crate::terminal::words::several;
+use crate::terminal::words::{count, several};
 
 impl Account {
     /// Returns the account as a sentence, without a full stop: elapsed time, CPU time in the kernel,
@@ -69,7 +69,7 @@ fn costs(total: &Times, elapsed: u64) -> Vec<String> {
     }
     if let Some(micros) = total.faults_about().filter(|micros| *micros as f64 / 1e6 >= enough) {
         let other = if micros > total.faults * DEAREST { " and other calls" } else { "" };
-        let faults = thousands(rounded(total.faults));
+        let faults = count(rounded(total.faults));
         let ending = if total.faults == 1 { "" } else { "s" };
         costs.push(format!("{faults} fault{ending}{other} about {}", seconds(micros)));
     }
@@ -85,8 +85,8 @@ fn counted(n: u64, family: Family) -> String {
     let ending = if n == 1 { "" } else { "s" };
     // The ending belongs to the first word.
     match noun.split_once(' ') {
-        Some((first, rest)) => format!("{} {first}{ending} {rest}", thousands(n)),
-        None => format!("{} {noun}{ending}", thousands(n)),
+        Some((first, rest)) => format!("{} {first}{ending} {rest}", count(n)),
+        None => format!("{} {noun}{ending}", count(n)),
     }
 }
 
@@ -94,14 +94,6 @@ fn counted(n: u64, family: Family) -> String {
 fn rounded(n: u64) -> u64 {
     let unit = 10u64.pow(n.checked_ilog10().unwrap_or(0).saturating_sub(2));
     (n + unit / 2) / unit * unit
-}
-
-/// Formats a number with commas between groups of three digits.
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
-    groups.join(",")
 }
 
 /// Formats seconds with two digits.
@@ -136,8 +128,8 @@ mod tests {
     fn numbers_have_two_digits() {
         let times = [0.94, 12.6, 3.13159, 0.0999, 0.0361, 0.00042].map(seconds_of);
         assert_eq!(times, ["0.94 s", "13 s", "3.1 s", "0.10 s", "36 ms", "420 µs"]);
-        assert_eq!(thousands(rounded(315_728)), "316,000");
-        assert_eq!([0, 7, 1234].map(|n| thousands(rounded(n))), ["0", "7", "1,230"]);
+        assert_eq!(count(rounded(315_728)), "316,000");
+        assert_eq!([0, 7, 1234].map(|n| count(rounded(n))), ["0", "7", "1,230"]);
         assert_eq!(counted(1, Family::Mappings), "1 call on mappings");
         assert_eq!(counted(1000, Family::Mappings), "1,000 calls on mappings");
     }

@@ -13,7 +13,7 @@ const WORKING_SET: usize = 512;
 
 /// Measures flushes of a page, of the longest range, and of everything, without and with pages that
 /// are read again.
-pub(crate) fn measure() -> Result<Vec<HostTime>, Failure> {
+pub(in crate::calibrate) fn measure() -> Result<Vec<HostTime>, Failure> {
     let grid = Grid { ceiling: Ceiling::read()?.pages, cpus: 1 };
     let samples = Order { grid, passes: PASSES, seed: 1 }.measure()?;
     let sizes = [("page", 1), ("range", grid.ceiling), ("full", grid.ceiling + 1)];

@@ -18,7 +18,7 @@ use ptarmigan_replay::{Context, Failure};
 const PASSES: [usize; 2] = [60, 20];
 
 /// Calibrates this host.
-pub(crate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
+pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
     if let Some(order) = &args.process {
         return Order::obey(order).map(|()| ExitCode::SUCCESS);
     }

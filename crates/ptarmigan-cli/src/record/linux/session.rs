@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
+pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let target = Target::new(args.output.as_deref())?;
     let attaches = !args.pid.is_empty();
     let method = choose(args.method)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Flushes by size.
 #[derive(Serialize)]
-pub(crate) struct FlushFigures {
+pub(in crate::report) struct FlushFigures {
     /// By the library, in the replay.
     pub ours: Flushes,
     /// Of these, flushes that come from pages found at stops.
@@ -19,7 +19,7 @@ pub(crate) struct FlushFigures {
 
 /// Flushes in one part of the axis: of one page, of a range, full.
 #[derive(Clone, Copy, Default, Serialize)]
-pub(crate) struct FlushPoint {
+pub(in crate::report) struct FlushPoint {
     /// Where the part begins.
     pub at: u64,
     pub ours: [u64; 3],

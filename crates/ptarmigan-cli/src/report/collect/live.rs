@@ -9,7 +9,7 @@ const SHOWN: usize = 6;
 
 /// Table pages that are alive.
 #[derive(Serialize)]
-pub(crate) struct Live {
+pub(in crate::report) struct Live {
     /// The programs that have most tables, over all the recording, and last all others together if
     /// there are any.
     pub programs: Vec<LiveProgram>,
@@ -19,7 +19,7 @@ pub(crate) struct Live {
 
 /// A program, or several.
 #[derive(Serialize)]
-pub(crate) struct LiveProgram {
+pub(in crate::report) struct LiveProgram {
     pub label: String,
     /// How often it was started.
     pub starts: u64,
@@ -29,7 +29,7 @@ pub(crate) struct LiveProgram {
 
 /// One moment.
 #[derive(Clone, Default, Serialize)]
-pub(crate) struct LivePoint {
+pub(in crate::report) struct LivePoint {
     /// Where its part of the axis begins.
     pub at: u64,
     /// Tables by level.

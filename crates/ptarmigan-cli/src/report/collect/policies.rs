@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// One policy.
 #[derive(Serialize)]
-pub(crate) struct PolicyFigures {
+pub(in crate::report) struct PolicyFigures {
     pub policy: &'static str,
     /// Number of lists of a historic policy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,7 @@ pub(crate) struct PolicyFigures {
 
 /// One level.
 #[derive(Serialize)]
-pub(crate) struct PolicyLevel {
+pub(in crate::report) struct PolicyLevel {
     pub level: &'static str,
     #[serde(flatten)]
     pub report: LevelReport,
@@ -32,7 +32,7 @@ pub(crate) struct PolicyLevel {
 
 /// Calls that took at least `from` and less than `to` nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Bin {
+pub(in crate::report) struct Bin {
     pub from: f64,
     pub to: f64,
     pub calls: u64,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Figures over all tables.
 #[derive(Serialize)]
-pub(crate) struct TableFigures {
+pub(in crate::report) struct TableFigures {
     /// Tables made, by level.
     pub made: Vec<u64>,
     pub fullness: Fullness,
@@ -16,7 +16,7 @@ pub(crate) struct TableFigures {
 
 /// How full leaf tables were.
 #[derive(Serialize)]
-pub(crate) struct Fullness {
+pub(in crate::report) struct Fullness {
     /// Leaf tables by the most entries that they held at once.
     pub classes: Vec<FullnessClass>,
     /// All leaf tables.
@@ -29,7 +29,7 @@ pub(crate) struct Fullness {
 
 /// Leaf tables that held a number of entries.
 #[derive(Serialize)]
-pub(crate) struct FullnessClass {
+pub(in crate::report) struct FullnessClass {
     pub from: u16,
     pub to: u16,
     /// Tables that held so many at most.
@@ -40,7 +40,7 @@ pub(crate) struct FullnessClass {
 
 /// How long tables lived, in units of the axis.
 #[derive(Serialize)]
-pub(crate) struct Lifetimes {
+pub(in crate::report) struct Lifetimes {
     /// By powers of two.
     pub bins: Vec<LifetimeBin>,
     /// Medians: of leaf tables, of the others.
@@ -52,7 +52,7 @@ pub(crate) struct Lifetimes {
 
 /// Tables with a life of at least `from` and less than `to`.
 #[derive(Serialize)]
-pub(crate) struct LifetimeBin {
+pub(in crate::report) struct LifetimeBin {
     pub from: u64,
     pub to: u64,
     pub leaf: u64,
@@ -61,7 +61,7 @@ pub(crate) struct LifetimeBin {
 
 /// Tables that a cause made and took.
 #[derive(Serialize)]
-pub(crate) struct CauseRow {
+pub(in crate::report) struct CauseRow {
     pub cause: Cause,
     /// Tables by level.
     pub levels: Vec<u64>,

@@ -3,7 +3,7 @@ use super::svg::{Anchor, Svg};
 use super::{KEY, key};
 
 /// One bar.
-pub(crate) struct Bar {
+pub(in crate::report) struct Bar {
     pub label: String,
     /// Its segments, in order: class and value.
     pub segments: Vec<(&'static str, f64)>,
@@ -12,7 +12,7 @@ pub(crate) struct Bar {
 }
 
 /// Bars on one scale.
-pub(crate) struct Bars<'a> {
+pub(in crate::report) struct Bars<'a> {
     pub bars: &'a [Bar],
     /// The end of the scale.
     pub end: f64,

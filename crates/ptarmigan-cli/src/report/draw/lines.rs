@@ -4,7 +4,7 @@ use super::svg::Svg;
 use super::{KEY, NARROW, X_ROOM, XAxis, key};
 
 /// One line.
-pub(crate) struct Line {
+pub(in crate::report) struct Line {
     /// Classes of the line, and of its patch in a key.
     pub class: (&'static str, &'static str),
     pub label: String,
@@ -13,7 +13,7 @@ pub(crate) struct Line {
 }
 
 /// Lines on one scale.
-pub(crate) struct Lines<'a> {
+pub(in crate::report) struct Lines<'a> {
     pub lines: &'a [Line],
     /// The area behind them: its text and its values.
     pub area: (&'a str, &'a [f64]),

@@ -2,7 +2,7 @@
 use super::svg::{Anchor, Svg, number, width_of};
 
 /// One distribution.
-pub(crate) struct Cell {
+pub(in crate::report) struct Cell {
     /// Lower bound, upper bound and share of each bin.
     pub bins: Vec<(f64, f64, f64)>,
     /// A value with a mark.
@@ -13,7 +13,7 @@ pub(crate) struct Cell {
 }
 
 /// Distributions by row and column.
-pub(crate) struct Matrix<'a> {
+pub(in crate::report) struct Matrix<'a> {
     pub rows: &'a [String],
     pub columns: &'a [String],
     /// The cells, row by row.

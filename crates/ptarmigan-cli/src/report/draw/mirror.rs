@@ -4,7 +4,7 @@ use super::svg::{Anchor, Svg};
 use super::{KEY, X_ROOM, XAxis, key};
 
 /// Values that go up and values that go down, in three segments each.
-pub(crate) struct Mirror<'a> {
+pub(in crate::report) struct Mirror<'a> {
     /// The meaning of both directions, as text.
     pub labels: [&'static str; 2],
     /// For each part of the axis, the segments upwards and downwards.

@@ -4,7 +4,7 @@ use super::svg::{Anchor, Svg};
 use super::{X_ROOM, XAxis};
 
 /// Areas in rows.
-pub(crate) struct Rows<'a> {
+pub(in crate::report) struct Rows<'a> {
     /// The label of each row, the text at its end, and its values.
     pub rows: &'a [(String, String, Vec<f64>)],
     pub x: XAxis,

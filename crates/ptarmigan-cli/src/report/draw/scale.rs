@@ -4,7 +4,7 @@ use crate::report::words;
 
 /// The kind of the numbers on a scale.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(in crate::report) enum Unit {
     /// Numbers of something.
     Count,
     /// Bytes.
@@ -44,7 +44,7 @@ impl Unit {
 }
 
 /// Returns the marks of a scale from 0 to `end`, about `n` of them after the first.
-pub(crate) fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
+pub(in crate::report) fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
     let step = unit.step(end.max(1.0) / n.max(1) as f64);
     (0..=(end / step + 1e-9) as usize).map(|i| i as f64 * step).collect()
 }
@@ -53,7 +53,7 @@ pub(crate) fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
 ///
 /// Values for equal parts of the scale to the right end at `values_end`.
 #[derive(Clone, Copy)]
-pub(crate) struct Field {
+pub(in crate::report) struct Field {
     pub left: f64,
     pub right: f64,
     pub top: f64,

@@ -4,7 +4,7 @@ use super::svg::Svg;
 use super::{KEY, NARROW, X_ROOM, XAxis, key};
 
 /// One area.
-pub(crate) struct Layer {
+pub(in crate::report) struct Layer {
     pub class: &'static str,
     pub label: String,
     /// One value for each part of the axis.
@@ -12,7 +12,7 @@ pub(crate) struct Layer {
 }
 
 /// Areas on top of each other, the first at the bottom.
-pub(crate) struct Stack<'a> {
+pub(in crate::report) struct Stack<'a> {
     pub layers: &'a [Layer],
     pub x: XAxis,
     /// The end of the scale upwards.

@@ -5,10 +5,10 @@ use crate::report::draw::escape;
 use crate::report::words::{plural, sentences};
 
 /// Pieces that are shown; the command prints all of them.
-pub(crate) const SHOWN: usize = 3;
+pub(in crate::report) const SHOWN: usize = 3;
 
 /// About the most characters of a figure: the command prints all of it.
-pub(crate) const FIGURE: usize = 260;
+pub(in crate::report) const FIGURE: usize = 260;
 
 /// Returns the advice for each trace; empty if it was not asked for.
 pub(super) fn advice(all: &[Figures]) -> String {
@@ -44,7 +44,7 @@ pub(super) fn advice(all: &[Figures]) -> String {
 }
 
 /// Returns a title as a sentence.
-pub(crate) fn sentence(title: &str) -> String {
+pub(in crate::report) fn sentence(title: &str) -> String {
     let mut letters = title.chars();
     let first = letters.next().map(char::to_uppercase);
     first.into_iter().flatten().chain(letters).chain(['.']).collect()

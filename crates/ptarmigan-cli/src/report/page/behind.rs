@@ -2,11 +2,10 @@
 //!
 //! The number of rows is bounded whatever the length of the recording: the axis has a fixed number
 //! of parts, and the programs that are drawn are few.
-use super::html::letter;
 use crate::report::collect::{Figures, LivePoint};
 use crate::report::data;
 use crate::report::draw::escape;
-use crate::report::words::size;
+use crate::report::words::{letter, size};
 use std::fmt::Write;
 
 /// Returns links to the data of a section, one for each trace; empty if it has tables only.

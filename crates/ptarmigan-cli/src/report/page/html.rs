@@ -2,6 +2,7 @@
 use super::{behind, glossary};
 use crate::report::collect::Figures;
 use crate::report::draw::escape;
+use crate::report::words::letter;
 
 /// Widths that each picture is drawn for, in pixels, and their classes. The style sheet shows the
 /// one that comes nearest to the width of its panel, scaled by 0.7 to 1.4.
@@ -11,14 +12,6 @@ const WIDTHS: [(f64, &str); 4] = [(336.0, "w336"), (480.0, "w480"), (680.0, "w68
 pub(super) fn name(n: usize, all: &[Figures]) -> String {
     let name = if all[n].facts.name.is_empty() { "(no name)" } else { &all[n].facts.name };
     if all.len() > 1 { format!("{} · {name}", letter(n)) } else { name.to_owned() }
-}
-
-/// Returns the letter of a trace, or its number after the last letter.
-pub(crate) fn letter(n: usize) -> String {
-    u8::try_from(n)
-        .ok()
-        .filter(|n| *n < 26)
-        .map_or(format!("{}", n + 1), |n| char::from(b'A' + n).to_string())
 }
 
 /// Returns a value of each trace, in words: the value alone if there is one trace.

@@ -39,7 +39,7 @@ pub(super) fn levels(all: &[Figures]) -> String {
 }
 
 /// Draws the tables of a trace by level, on a scale for all traces.
-pub(crate) fn picture(all: &[Figures], one: &Figures, width: f64) -> String {
+pub(in crate::report) fn picture(all: &[Figures], one: &Figures, width: f64) -> String {
     let layer = |level: usize| Layer {
         class: LEVELS[level.min(LEVELS.len() - 1)],
         label: one.facts.levels[level].to_uppercase(),

@@ -1,6 +1,7 @@
 //! The page: one HTML document that needs no other files and no scripts.
 mod advice;
 mod behind;
+mod fact;
 mod facts;
 mod flushes;
 mod glossary;
@@ -16,12 +17,12 @@ mod times;
 
 use super::collect::Figures;
 use super::draw::{Unit, XAxis, escape};
+use super::words::letter;
 use html::name;
 use style::STYLE;
 
 pub(super) use advice::{FIGURE as ADVICE_FIGURE, SHOWN as ADVICE_SHOWN, sentence};
 pub(super) use facts::{lead_lines, rows, time_lines};
-pub(super) use html::letter;
 pub(super) use live::picture as live_picture;
 
 /// Returns the page about these traces, of which there is at least one.

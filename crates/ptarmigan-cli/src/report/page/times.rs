@@ -1,5 +1,5 @@
 //! Writes what the recorded program's calls and faults took.
-use super::facts::{Better, Compare, Fact};
+use super::fact::{Better, Compare, Fact};
 use crate::report::collect::Figures;
 use crate::report::draw::escape;
 use crate::report::words::count;

@@ -25,7 +25,7 @@ const TRACES: usize = 2;
 const NUMBERS: [&str; 3] = ["page faults", "table pages made", "memory in tables, at most"];
 
 /// Returns the card as an SVG document.
-pub(crate) fn card(all: &[Figures]) -> String {
+pub(in crate::report) fn card(all: &[Figures]) -> String {
     let shown = &all[..all.len().min(TRACES)];
     let mut body = String::new();
     let mut text = |x: f64, y: f64, class: &str, text: &str| {

@@ -2,7 +2,7 @@
 use super::{cut, name};
 use crate::report::collect::Figures;
 use crate::report::page;
-use crate::report::words::sentences;
+use crate::report::words::{self, sentences};
 
 /// Traces that have a column. GitHub takes 65,536 characters, and a column takes less than 1,000.
 const TRACES: usize = 16;
@@ -10,7 +10,7 @@ const TRACES: usize = 16;
 const LINE: usize = 400;
 
 /// Returns the comment.
-pub(crate) fn markdown(all: &[Figures]) -> String {
+pub(in crate::report) fn markdown(all: &[Figures]) -> String {
     let shown = &all[..all.len().min(TRACES)];
     let names: Vec<String> = shown.iter().map(|one| text(&name(one, 60))).collect();
     let mut out = format!("### Page tables: {}\n\n", names.join(" and "));
@@ -25,7 +25,7 @@ pub(crate) fn markdown(all: &[Figures]) -> String {
     }
     for (n, one) in shown.iter().enumerate() {
         for warning in &one.warnings {
-            let of = if shown.len() > 1 { format!("{}: ", page::letter(n)) } else { String::new() };
+            let of = if shown.len() > 1 { format!("{}: ", words::letter(n)) } else { String::new() };
             out += &format!("> {of}{}\n\n", text(&cut(warning, LINE)));
         }
     }
@@ -41,7 +41,7 @@ pub(crate) fn markdown(all: &[Figures]) -> String {
     }
     for (n, one) in shown.iter().enumerate() {
         let Some(advice) = &one.advice else { continue };
-        let of = if shown.len() > 1 { format!(" for {}", page::letter(n)) } else { String::new() };
+        let of = if shown.len() > 1 { format!(" for {}", words::letter(n)) } else { String::new() };
         out += &format!("\n**What would help{of}**\n\n");
         if let Some(problem) = &advice.problem {
             out += &format!("Advice was looked for in vain: {}.\n", text(&cut(problem, LINE)));

@@ -5,6 +5,10 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
+use typed_arena::Arena;
+
+/// The contents of programs and libraries.
+pub(crate) type Files = Arena<Vec<u8>>;
 
 /// The most bytes of all files.
 const MOST_BYTES: u64 = 2 << 30;

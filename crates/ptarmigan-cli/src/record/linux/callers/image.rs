@@ -1,6 +1,5 @@
 //! A program or library in memory: its tables to unwind stacks, its symbols, its lines.
-use super::Files;
-use super::file::{Unknown, build_of};
+use super::file::{Files, Unknown, build_of};
 use super::frames::Frame;
 use super::runtime;
 use crate::record::linux::object::{MappedObject, fit, plain};

@@ -24,9 +24,8 @@ use framehop::{MayAllocateDuringUnwind, Module, Unwinder};
 use image::Image;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use typed_arena::Arena;
 
-pub(crate) use file::Unknown;
+pub(crate) use file::{Files, Unknown};
 
 /// The most functions of one stack that are looked at.
 const DEEPEST: usize = 64;
@@ -36,9 +35,6 @@ pub(crate) const LONGEST: usize = 8;
 const MOST_UNWINDERS: usize = 64;
 /// The most addresses whose functions are remembered.
 const MOST_ADDRESSES: usize = 1 << 20;
-
-/// The contents of programs and libraries.
-pub(crate) type Files = Arena<Vec<u8>>;
 
 /// The executable mappings of an address space.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ struct Reading {
 
 /// Decodes ring-buffer records into raw events.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
+pub(in crate::record) struct Decoder {
     pub(super) layout: PageLayout,
     kind: Field,
     pid: Field,
