@@ -39,6 +39,23 @@ impl MmCall {
         Self::Munlockall,
     ];
 
+    /// Returns the call that a system call of x86-64 is.
+    pub(crate) fn of(number: i64) -> Option<Self> {
+        Some(match number {
+            libc::SYS_mmap => Self::Mmap,
+            libc::SYS_munmap => Self::Munmap,
+            libc::SYS_brk => Self::Brk,
+            libc::SYS_mremap => Self::Mremap,
+            libc::SYS_mprotect | libc::SYS_pkey_mprotect => Self::Mprotect,
+            libc::SYS_madvise => Self::Madvise,
+            libc::SYS_mlock | libc::SYS_mlock2 => Self::Mlock,
+            libc::SYS_munlock => Self::Munlock,
+            libc::SYS_mlockall => Self::Mlockall,
+            libc::SYS_munlockall => Self::Munlockall,
+            _ => return None,
+        })
+    }
+
     /// Returns the kind of call whose times it counts among.
     pub(crate) fn timed_as(self) -> Call {
         match self {

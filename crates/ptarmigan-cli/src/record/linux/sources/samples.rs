@@ -4,7 +4,7 @@
 //! [`CALLS`] of the others. Under a storm of faults fewer are kept, and stand for more.
 use super::ring::{PerfRing, enable, filter, identifier, open_event, software};
 use crate::record::linux::callers::Sample;
-use crate::record::linux::raw::{Raw, RawKind};
+use crate::record::linux::raw::{MmCall, Raw, RawKind};
 use crate::record::linux::system::proc::PAGE_SHIFT;
 use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::{Context, Failure};
@@ -59,14 +59,8 @@ pub(crate) fn call_of(number: i64, flags: u64) -> Option<Call> {
         libc::SYS_fork => Call::Fork,
         libc::SYS_vfork => Call::Vfork,
         libc::SYS_execve | libc::SYS_execveat => Call::Exec,
-        libc::SYS_mmap => Call::Mmap,
-        libc::SYS_munmap => Call::Munmap,
-        libc::SYS_brk => Call::Brk,
-        libc::SYS_mremap => Call::Mremap,
-        libc::SYS_mprotect | libc::SYS_pkey_mprotect => Call::Mprotect,
-        libc::SYS_madvise => Call::Madvise,
-        libc::SYS_mlock | libc::SYS_mlock2 => Call::Lock,
         libc::SYS_shmat => Call::Segment,
+        number if CALLS_TRACED.contains(&number) => MmCall::of(number)?.timed_as(),
         _ => return None,
     })
 }

@@ -41,22 +41,6 @@ pub(crate) const STOPS: [i64; 18] = [
     libc::SYS_vfork,
 ];
 
-fn call_of(number: i64) -> Option<MmCall> {
-    Some(match number {
-        libc::SYS_mmap => MmCall::Mmap,
-        libc::SYS_munmap => MmCall::Munmap,
-        libc::SYS_brk => MmCall::Brk,
-        libc::SYS_mremap => MmCall::Mremap,
-        libc::SYS_mprotect | libc::SYS_pkey_mprotect => MmCall::Mprotect,
-        libc::SYS_madvise => MmCall::Madvise,
-        libc::SYS_mlock | libc::SYS_mlock2 => MmCall::Mlock,
-        libc::SYS_munlock => MmCall::Munlock,
-        libc::SYS_mlockall => MmCall::Mlockall,
-        libc::SYS_munlockall => MmCall::Munlockall,
-        _ => return None,
-    })
-}
-
 /// A system call that stopped at its beginning and stops again at its end.
 struct Stopped {
     /// The call, if it is recorded as such.
@@ -418,7 +402,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             follow_child(pid, regs)?;
             return self.resume_in(pid, Call::Fork);
         }
-        let call = call_of(number);
+        let call = MmCall::of(number);
         if let Some(call) = call {
             if !self.take_turn(pid) {
                 return Ok(());

@@ -48,31 +48,25 @@ fn ptrace(request: libc::c_uint, pid: i32, data: usize) -> io::Result<()> {
     ok(unsafe { libc::ptrace(request, pid, 0usize, data) }).map(drop)
 }
 
+/// The events at which every traced task stops.
+const TRACED: i32 = libc::PTRACE_O_TRACEEXIT
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEVFORKDONE
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACESYSGOOD;
+
 /// Starts to trace `pid` and everything it creates.
 pub(crate) fn seize(pid: i32) -> io::Result<()> {
-    let options = libc::PTRACE_O_TRACEEXIT
-        | libc::PTRACE_O_TRACEEXEC
-        | libc::PTRACE_O_TRACEFORK
-        | libc::PTRACE_O_TRACEVFORK
-        | libc::PTRACE_O_TRACEVFORKDONE
-        | libc::PTRACE_O_TRACECLONE
-        | libc::PTRACE_O_TRACESECCOMP
-        | libc::PTRACE_O_TRACESYSGOOD
-        | libc::PTRACE_O_EXITKILL;
+    let options = TRACED | libc::PTRACE_O_TRACESECCOMP | libc::PTRACE_O_EXITKILL;
     ptrace(libc::PTRACE_SEIZE, pid, options as usize)
 }
 
 /// Starts to trace a task that runs already, and everything it creates. The task goes on if the
 /// tracer ends.
 pub(crate) fn seize_running(pid: i32) -> io::Result<()> {
-    let options = libc::PTRACE_O_TRACEEXIT
-        | libc::PTRACE_O_TRACEEXEC
-        | libc::PTRACE_O_TRACEFORK
-        | libc::PTRACE_O_TRACEVFORK
-        | libc::PTRACE_O_TRACEVFORKDONE
-        | libc::PTRACE_O_TRACECLONE
-        | libc::PTRACE_O_TRACESYSGOOD;
-    ptrace(libc::PTRACE_SEIZE, pid, options as usize)
+    ptrace(libc::PTRACE_SEIZE, pid, TRACED as usize)
 }
 
 /// Stops a traced task as soon as it can stop.
