@@ -40,6 +40,12 @@ pub struct AdviseArgs {
 }
 
 impl AdviseArgs {
+    /// Returns the options of advice for a program, with nothing else chosen.
+    pub(super) fn for_program(memory: u64, rounds: u8) -> Self {
+        let (whom, arch) = (Whom::Program, KernelArch::X86_64);
+        Self { traces: Vec::new(), whom, arch, memory, model: None, rounds, check: None, json: false }
+    }
+
     /// Checks the combinations that clap cannot express.
     ///
     /// # Errors

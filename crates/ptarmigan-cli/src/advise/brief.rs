@@ -1,8 +1,7 @@
 //! Finds advice for the author of a program in short form, for a page of other figures.
 use super::args::AdviseArgs;
 use crate::measure::page_prices::PagePrices;
-use clap::Parser;
-use ptarmigan_replay::{Context, Failure, Trace};
+use ptarmigan_replay::{Failure, Trace};
 use serde::Serialize;
 
 /// A piece of advice, in short.
@@ -33,13 +32,6 @@ impl Effort {
     }
 }
 
-/// The options of `ptarmigan advise` as a command line of its own.
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    args: AdviseArgs,
-}
-
 /// Returns the advice for a recorded program, the most valuable first, from replays on a machine of
 /// `memory` bytes.
 ///
@@ -47,8 +39,6 @@ struct Line {
 /// If a replay fails, or memory runs out.
 pub fn brief(trace: Trace, memory: u64, effort: Effort) -> Result<Vec<Brief>, Failure> {
     let Effort { rounds, prices } = effort;
-    let line = ["advise", "--rounds", &rounds.to_string(), "--memory", &memory.to_string(), "-"];
-    let Line { args } = Line::try_parse_from(line).context("advice")?;
-    let advice = super::one(trace, &args, None, prices)?.advice;
+    let advice = super::one(trace, &AdviseArgs::for_program(memory, rounds), None, prices)?.advice;
     Ok(advice.into_iter().map(|piece| Brief { title: piece.title, figure: piece.figure }).collect())
 }
