@@ -1,9 +1,9 @@
 //! Measures what a recording costs the recorded program, by case and method, and prints a table.
 //!
-//! `cargo run --release -p ptarmigan-cli --example overhead [ROUNDS]`, with the command built in the
-//! same profile. Rounds go in turns, so that all columns meet the same noise. A case waits for a line
-//! before its work, and its time is from there to its end: the recorder's own start and end are not in
-//! it.
+//! `cargo run --release -p ptarmigan-cli --example overhead [ROUNDS]`, with the command built in
+//! the same profile. Rounds go in turns, so that all columns meet the same noise. A case waits for
+//! a line before its work, and its time is from there to its end: the recorder's own start and end
+//! are not in it.
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 use ptarmigan_documents::files::root;
 use std::collections::HashMap;
 
-/// Returns the rows of a page's tables by the last code word of their first cell, each with its numbers. Of
-/// rows with the same word the first counts.
+/// Returns the rows of a page's tables by the last code word of their first cell, each with its
+/// numbers. Of rows with the same word the first counts.
 fn rows(page: &str) -> HashMap<String, Vec<f64>> {
     let text = std::fs::read_to_string(root().join(page)).expect("a page");
     let mut rows = HashMap::new();

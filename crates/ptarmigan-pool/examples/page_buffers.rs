@@ -5,9 +5,9 @@
 //! cargo run --profile dist -p ptarmigan-pool --example page_buffers            # or with --json
 //! ```
 //!
-//! Each takes a buffer, writes the first 1,500 bytes, reads the first and the last of them, and gives
-//! the buffer back. Processor time of one thread in nanoseconds: the median of rounds in which all
-//! take turns, and the least.
+//! Each takes a buffer, writes the first 1,500 bytes, reads the first and the last of them, and
+//! gives the buffer back. Processor time of one thread in nanoseconds: the median of rounds in
+//! which all take turns, and the least.
 use ptarmigan_pool::{PagePool, PoolConfig};
 use std::hint::black_box;
 use std::pin::pin;

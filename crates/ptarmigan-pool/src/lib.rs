@@ -240,11 +240,11 @@ impl<S: PageState> PagePool<S> {
     ///
     /// # Threads that are idle
     ///
-    /// Pages that rest in the magazines of a thread that does nothing with the pool are out of reach,
-    /// twice [`PoolConfig::magazine`] of them at the most, and half of the pool in all threads
-    /// together. So at least half of the pages of a full pool are with their users, whose next page
-    /// goes to a future. A runtime's thread should call [`hand_over`](Self::hand_over) before it
-    /// sleeps (`on_thread_park` of Tokio), which serves futures with the rest.
+    /// Pages that rest in the magazines of a thread that does nothing with the pool are out of
+    /// reach, twice [`PoolConfig::magazine`] of them at the most, and half of the pool in all
+    /// threads together. So at least half of the pages of a full pool are with their users, whose
+    /// next page goes to a future. A runtime's thread should call [`hand_over`](Self::hand_over)
+    /// before it sleeps (`on_thread_park` of Tokio), which serves futures with the rest.
     ///
     /// # Errors
     ///

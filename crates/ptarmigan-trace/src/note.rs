@@ -241,8 +241,8 @@ pub enum Note {
         /// Which.
         Runtime,
     ),
-    /// The function that caused faults of the task, or makes a call. The note stands behind the fault
-    /// that was sampled, and before the call.
+    /// The function that caused faults of the task, or makes a call. The note stands behind the
+    /// fault that was sampled, and before the call.
     Caller {
         /// The work.
         cause: Cause,

@@ -65,7 +65,8 @@ pub(crate) mod more {
 }
 
 /// Returns the number of a kind in the format, which is also its index in
-/// [`Summary::by_kind`](crate::Summary::by_kind). The kinds that formats 2 and 3 have added share a number.
+/// [`Summary::by_kind`](crate::Summary::by_kind). The kinds that formats 2 and 3 have added share a
+/// number.
 #[must_use]
 pub fn kind_index(kind: &Kind) -> usize {
     match kind {

@@ -102,9 +102,8 @@ impl<W: Write> Writer<W> {
 
     /// Adds a place in a program, if it is new.
     ///
-    /// # Errors
-    /// [`WriteError::Invalid`] if its names or its caller are not this trace's, or there are too many
-    /// places; the trace can continue.
+    /// # Errors [`WriteError::Invalid`] if its names or its caller are not this trace's, or there
+    /// are too many places; the trace can continue.
     pub fn place(&mut self, place: Place) -> Result<PlaceId, WriteError> {
         if let Some(number) = self.symbols.place_number_of(&place) {
             return Ok(number);

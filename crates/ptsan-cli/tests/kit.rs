@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Returns the program that writes the records of a script, or `None` without the kit. It is compiled
-/// once for each compiler: no test overwrites a program that another one runs.
+/// Returns the program that writes the records of a script, or `None` without the kit. It is
+/// compiled once for each compiler: no test overwrites a program that another one runs.
 fn program(compiler: &'static str) -> Option<PathBuf> {
     static PROGRAMS: Mutex<BTreeMap<&str, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
     let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);

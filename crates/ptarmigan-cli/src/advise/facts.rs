@@ -48,7 +48,8 @@ pub struct ProgramFacts {
     pub faults: u64,
     /// Forks that copy the address space.
     pub forks: u64,
-    /// Linux's counts of tables, added up over the ends of address spaces. `None` without such a count.
+    /// Linux's counts of tables, added up over the ends of address spaces. `None` without such a
+    /// count.
     pub tables_at_end: Option<u64>,
     /// Times of calls.
     pub calls: BTreeMap<Call, CallTime>,

@@ -5,8 +5,8 @@
 //! * `args` are the options, `words` writes numbers as people read them.
 //! * `collect` replays a recording once and derives figures, without a thought of how they look.
 //! * `draw` makes pictures, without knowing their subjects.
-//! * `page` puts figures and pictures together, `short` the most important ones. `data` and `timeline` write the same figures for
-//!   machines.
+//! * `page` puts figures and pictures together, `short` the most important ones. `data` and
+//!   `timeline` write the same figures for machines.
 mod args;
 mod collect;
 mod data;

@@ -1,5 +1,5 @@
-//! Advice on forks: with seconds, by program, and never that of huge pages for memory that a program
-//! forks and writes.
+//! Advice on forks: with seconds, by program, and never that of huge pages for memory that a
+//! program forks and writes.
 use crate::advise::{BASE, EXEC, advice, figure, kinds, made, map, piece, reason, write};
 use ptarmigan_trace::{Call, CloneKind, FaultFlags, Kind, Name, Note};
 use serde_json::Value;

@@ -116,7 +116,8 @@ fn end_of(mut child: Child, dir: &Dir) -> (Option<i32>, String) {
     (status, std::fs::read_to_string(dir.path("said")).expect("our file"))
 }
 
-/// Returns the counts of a replay: samples checked, samples that are equal, calls that made no sense.
+/// Returns the counts of a replay: samples checked, samples that are equal, calls that made no
+/// sense.
 fn replayed(file: &Path) -> (u64, u64, u64) {
     let out = ptarmigan().arg("replay").arg(file).args(["--policy", "plain", "--json"]).output();
     let json: Value = serde_json::from_slice(&out.expect("the program is there").stdout).expect("JSON");
@@ -293,7 +294,8 @@ fn another_tracer_keeps_ptrace_from_attaching_and_not_tracepoints() {
     let dir = Dir::new("two-tracers");
     let Some(mut server) = Server::start(&dir, None) else { return };
     let pid = server.pid();
-    // SAFETY: the request takes numbers. The task is let go at the end of this thread at the latest.
+    // SAFETY: the request takes numbers. The task is let go at the end of this thread at the
+    // latest.
     let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) };
     if seized != 0 {
         return eprintln!("skipped: ptrace is refused");

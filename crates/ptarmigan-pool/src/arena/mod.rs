@@ -173,8 +173,8 @@ impl Arena {
         self.stays.load(Relaxed)
     }
 
-    /// From now on no memory goes back to the host, until [`unfix`](Self::unfix) is called as often.
-    /// Waits for memory that goes back now.
+    /// From now on no memory goes back to the host, until [`unfix`](Self::unfix) is called as
+    /// often. Waits for memory that goes back now.
     pub fn fix(&self) {
         *self.fixed.write().unwrap_or_else(PoisonError::into_inner) += 1;
     }

@@ -347,7 +347,8 @@ impl<S: PageState> Core<S> {
                 .hand_over();
             seats::moved(self.id, here.0);
         }
-        // SAFETY: 1. and 2. as in `take_at_hand`; `here` is a node of the topology, as the seat's was.
+        // SAFETY: 1. and 2. as in `take_at_hand`; `here` is a node of the topology, as the seat's
+        // was.
         work(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), here) })
     }
 

@@ -3,8 +3,8 @@ use super::{Account, Family, Times};
 use crate::terminal::words::{count, several};
 
 impl Account {
-    /// Returns the account as a sentence, without a full stop: elapsed time, CPU time in the kernel,
-    /// and the times of calls and faults. `None` if the recording has no times.
+    /// Returns the account as a sentence, without a full stop: elapsed time, CPU time in the
+    /// kernel, and the times of calls and faults. `None` if the recording has no times.
     pub fn line(&self) -> Option<String> {
         if !self.timed {
             return None;

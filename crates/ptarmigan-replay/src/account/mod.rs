@@ -118,8 +118,8 @@ impl Account {
         self.elapsed
     }
 
-    /// Returns about how many nanoseconds of each call the stops of the recorder took, if it stopped
-    /// the calls. The times here are without them.
+    /// Returns about how many nanoseconds of each call the stops of the recorder took, if it
+    /// stopped the calls. The times here are without them.
     pub fn stop_cost(&self) -> Option<u64> {
         self.stop_cost
     }

@@ -132,8 +132,8 @@ impl Times {
         self.user + self.kernel
     }
 
-    /// Returns about how many microseconds page faults took: the time in the kernel less that of the
-    /// timed calls. Other system calls are in it. `None` with less than 0.4 s of CPU time.
+    /// Returns about how many microseconds page faults took: the time in the kernel less that of
+    /// the timed calls. Other system calls are in it. `None` with less than 0.4 s of CPU time.
     pub fn faults_about(&self) -> Option<u64> {
         // The wait of a vfork is the child's time.
         let timed = Call::ALL.iter().filter(|call| **call != Call::Vfork);

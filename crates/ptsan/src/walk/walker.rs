@@ -175,8 +175,8 @@ impl Sanitizer {
         self.reached(memory, phys, Some(link), walk.place(phys, level), true)
     }
 
-    /// Ends a walk at an entry that leads to no other table, and caches the page that it maps. Apart,
-    /// so that the loop above keeps what it needs in registers.
+    /// Ends a walk at an entry that leads to no other table, and caches the page that it maps.
+    /// Apart, so that the loop above keeps what it needs in registers.
     #[inline(never)]
     fn end_walk(
         &mut self,

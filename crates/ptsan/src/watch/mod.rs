@@ -107,8 +107,8 @@
 //!   the handlers from before. Debuggers take `SIGTRAP` for themselves: in gdb,
 //!   `handle SIGSEGV SIGILL SIGTRAP nostop noprint pass`. If a debug exception of no watched store
 //!   ends the process, a line on standard error describes it.
-//! * **Blocked signals**: code that blocks `SIGTRAP` is watched, and a `SIGTRAP` sent to it meanwhile
-//!   may come in at its next store. It must not block `SIGSEGV`, nor `SIGILL` inside
+//! * **Blocked signals**: code that blocks `SIGTRAP` is watched, and a `SIGTRAP` sent to it
+//!   meanwhile may come in at its next store. It must not block `SIGSEGV`, nor `SIGILL` inside
 //!   [`Watch::run_on`]: the kernel ends a process at a fault whose signal is blocked.
 //! * **A store costs** two signals and two `mprotect`: a few microseconds, or tens of them in a
 //!   virtual machine whose hypervisor intercepts the trap (`examples/watch.rs` measures). Do bulk

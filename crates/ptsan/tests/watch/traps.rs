@@ -135,8 +135,8 @@ fn each_step_raises_one_trap_though_its_cause_may_be_lost() {
     }
     install(libc::SIGTRAP, count as *const () as usize);
     for _ in 0..STEPS {
-        // SAFETY: the flags are pushed and popped. One instruction is stepped, and the handler clears
-        // the flag.
+        // SAFETY: the flags are pushed and popped. One instruction is stepped, and the handler
+        // clears the flag.
         unsafe {
             std::arch::asm!("pushfq", "or dword ptr [rsp], 0x100", "popfq", "nop");
         }

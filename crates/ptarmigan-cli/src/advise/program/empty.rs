@@ -1,11 +1,11 @@
 //! Memory that is given back piece by piece, and leaves empty tables behind.
 //!
-//! `munmap` frees a leaf table once no area lies in its 2 MiB. `MADV_DONTNEED` frees one (Linux 6.14
-//! and later) if one call gives up all of its 2 MiB, and only then; before 6.14 none. A program that
-//! gives them up piece by piece keeps a table without pages. A region counts if a call for a part of
-//! it has taken its last page, and the program does not use it again. After that call the corrected
-//! program gives the whole region up: with `MADV_DONTNEED` if it lies in one area, or with `munmap`
-//! if several areas without pages are left in it.
+//! `munmap` frees a leaf table once no area lies in its 2 MiB. `MADV_DONTNEED` frees one (Linux
+//! 6.14 and later) if one call gives up all of its 2 MiB, and only then; before 6.14 none. A
+//! program that gives them up piece by piece keeps a table without pages. A region counts if a call
+//! for a part of it has taken its last page, and the program does not use it again. After that call
+//! the corrected program gives the whole region up: with `MADV_DONTNEED` if it lies in one area, or
+//! with `munmap` if several areas without pages are left in it.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, Seen};
 use ptarmigan::addr::VirtRange;

@@ -1,8 +1,9 @@
 //! Servers that fork a process for each connection.
 //!
-//! A process *serves* if its parent forked it, it starts no program, and it maps the parent's shared
-//! memory. A parent with many such children, of which few live at once, forks again and again what
-//! it had a moment before: each child copies its tables, and faults on the shared pages once more.
+//! A process *serves* if its parent forked it, it starts no program, and it maps the parent's
+//! shared memory. A parent with many such children, of which few live at once, forks again and
+//! again what it had a moment before: each child copies its tables, and faults on the shared pages
+//! once more.
 //!
 //! With a pooler connections stay open. In the recording as it would be written then, a new child
 //! is a former one of the same parent that has ended: the fork and the end go, and so do faults on

@@ -1,9 +1,9 @@
 //! Children that only start another program: with `vfork` they share their parent's tables until
 //! then, and with `fork` they get copies.
 //!
-//! A fork counts if the child makes no call about memory and no task of its own before its `execve`.
-//! A child that ends without one does the program's own work: it is not one that starts a program.
-//! With `vfork` the child's events come first, in its parent's space. The saving is the
+//! A fork counts if the child makes no call about memory and no task of its own before its
+//! `execve`. A child that ends without one does the program's own work: it is not one that starts a
+//! program. With `vfork` the child's events come first, in its parent's space. The saving is the
 //! child's faults on pages that the parent has touched, and the parent's faults on pages that fork
 //! had write-protected.
 use super::edit::Edit;

@@ -2,8 +2,8 @@
 use crate::observed::mappings::{Mapping, MappingKind};
 use ptarmigan_trace::Text;
 
-/// Mappings that are one row: of one start of a program, of one kind and name. Memory without a name
-/// is told apart by its length.
+/// Mappings that are one row: of one start of a program, of one kind and name. Memory without a
+/// name is told apart by its length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     pub(super) start: u32,

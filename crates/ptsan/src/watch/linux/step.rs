@@ -194,7 +194,8 @@ impl Step {
         rip == self.rip || matches!(self.way, Way::Copy(r) if rip == r.copy as i64)
     }
 
-    /// Returns whether a `SIGTRAP` with this `si_code` ends the step. The trap flag gives two codes.
+    /// Returns whether a `SIGTRAP` with this `si_code` ends the step. The trap flag gives two
+    /// codes.
     fn is_over(&self, code: i32, rip: i64) -> bool {
         self.active
             && match self.way {

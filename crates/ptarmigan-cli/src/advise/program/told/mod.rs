@@ -145,8 +145,8 @@ impl Look<'_> {
         })))
     }
 
-    /// Returns which part of the programs' CPU time so many seconds are, at most 1; 0 if the time is
-    /// not known.
+    /// Returns which part of the programs' CPU time so many seconds are, at most 1; 0 if the time
+    /// is not known.
     fn part_of_cpu(&self, seconds: f64) -> f64 {
         let micros: u64 = self.facts.programs.iter().map(|program| program.cpu.0 + program.cpu.1).sum();
         if micros == 0 { 0.0 } else { (seconds * 1e6 / micros as f64).min(1.0) }

@@ -12,7 +12,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// How often the processes are looked at: a program that one of them starts is read at the next look.
+/// How often the processes are looked at: a program that one of them starts is read at the next
+/// look.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Readings of one process in a row, and looks at which it is read, until nothing seems to change

@@ -152,7 +152,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         linked.into_iter().try_for_each(|runtime| self.note_runtime(pid, runtime))
     }
 
-    /// Keeps the object of the `mmap` in progress. Other calls, and execve, are described otherwise.
+    /// Keeps the object of the `mmap` in progress. Other calls, and execve, are described
+    /// otherwise.
     pub(super) fn object_seen(&mut self, pid: i32, object: MappedObject) {
         if let Some(task) = self.tasks.get_mut(&pid)
             && let Some((crate::record::linux::raw::MmCall::Mmap, ..)) = task.call

@@ -1,5 +1,5 @@
-//! Processes that ran before the recording, or started a program without a stop: nothing is known of
-//! their address spaces until they are read from `/proc`.
+//! Processes that ran before the recording, or started a program without a stop: nothing is known
+//! of their address spaces until they are read from `/proc`.
 //!
 //! A reading takes time, and the process runs meanwhile. Its events between the two marks of the
 //! reading are held back. At the second mark they decide:
@@ -7,11 +7,11 @@
 //! 1. Until the areas were known, no call changed an area. So the list is of one moment.
 //! 2. After that, nothing copied or moved tables (fork, mremap), and no program was started. All
 //!    other events may be carried out again on the state that was read: a fault on a page that is
-//!    present makes no table, and an unmapping takes away the pages that the scan has seen before it.
-//!    Pages outside of the areas came by a later call, whose event and faults follow.
+//!    present makes no table, and an unmapping takes away the pages that the scan has seen before
+//!    it. Pages outside of the areas came by a later call, whose event and faults follow.
 //!
-//! If both hold, the process begins in the trace at the first mark, with the state that was read, and
-//! the events that were held back follow. If not, they are dropped, and a later reading counts.
+//! If both hold, the process begins in the trace at the first mark, with the state that was read,
+//! and the events that were held back follow. If not, they are dropped, and a later reading counts.
 use super::state::{ExecLookup, SpaceUsers, TaskState, TraceBuilder, USUAL_STACK};
 use super::timing::Timing;
 use super::unread::{CallInProgress, HeldBack, Unread};
@@ -208,8 +208,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.next_task - 1
     }
 
-    /// Returns a task that can make one: the process's own parent if it is there, or the oldest that
-    /// does not wait for a child. Also its CPU.
+    /// Returns a task that can make one: the process's own parent if it is there, or the oldest
+    /// that does not wait for a child. Also its CPU.
     fn parent_for(&self, parent: i32) -> Option<(u32, u16)> {
         let can = |task: &&TaskState| task.recorded && task.held.is_none() && task.exec.is_none();
         let own = self.tasks.get(&parent).filter(can);
@@ -304,8 +304,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
-    /// Writes the present pages, as far as there are areas for them. Private pages were written: the
-    /// replay's space shares them with no other.
+    /// Writes the present pages, as far as there are areas for them. Private pages were written:
+    /// the replay's space shares them with no other.
     fn begin_pages(&mut self, pid: i32, state: &SpaceState) -> Result<(), WriteError> {
         for f in &state.present {
             let flags = match (f.huge, f.private) {

@@ -1,4 +1,5 @@
-//! The tasks and address spaces that the builder follows, and the way of their events into the trace.
+//! The tasks and address spaces that the builder follows, and the way of their events into the
+//! trace.
 use super::describing::{Describing, Program};
 use super::exited::Exited;
 use super::queue::Queue;

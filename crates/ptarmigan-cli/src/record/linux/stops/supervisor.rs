@@ -60,8 +60,8 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
         Self { notes, listener, root, traced, exiting, started, ended, nobody_left, missed, surroundings }
     }
 
-    /// Follows all tasks until the last one has ended, or until a time: `None` then, and the call may
-    /// be repeated.
+    /// Follows all tasks until the last one has ended, or until a time: `None` then, and the call
+    /// may be repeated.
     pub(crate) fn follow(&mut self, until: Option<Instant>) -> Result<Option<Ended>, Failure> {
         let unblocked = signals::let_through();
         loop {
@@ -105,7 +105,8 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
         }
     }
 
-    /// Takes out the events so far, and how many programs are not among them. No later event is kept.
+    /// Takes out the events so far, and how many programs are not among them. No later event is
+    /// kept.
     pub(crate) fn take(&mut self) -> (Option<Notes>, Missed) {
         (self.notes.take(), self.missed)
     }

@@ -154,8 +154,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         tracer
     }
 
-    /// Follows all tasks until the last one has ended, or until a time: `None` then, and the call may
-    /// be repeated. With processes that were attached to, a signal ends it, too.
+    /// Follows all tasks until the last one has ended, or until a time: `None` then, and the call
+    /// may be repeated. With processes that were attached to, a signal ends it, too.
     pub(crate) fn follow(&mut self, until: Option<Instant>) -> Result<Option<Ended>, Failure> {
         let _ticker = until.map(Ticker::start);
         loop {
@@ -210,8 +210,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         (self.notes.take(), self.narrow)
     }
 
-    /// Lets all tasks go on without a tracer. `each` is called for each process, which stands still,
-    /// before that, and returns events.
+    /// Lets all tasks go on without a tracer. `each` is called for each process, which stands
+    /// still, before that, and returns events.
     pub(crate) fn detach(&mut self, each: impl Fn(i32) -> Looked) {
         let waiting = self.turns.values().flat_map(|(_, waiting)| waiting.iter().map(|pid| (*pid, 0)));
         let mut stopped: HashMap<i32, i32> = waiting.collect();
@@ -497,8 +497,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     }
 }
 
-/// How long tasks have to stop. One that waits in the kernel for a disk, or for the child of a vfork,
-/// cannot.
+/// How long tasks have to stop. One that waits in the kernel for a disk, or for the child of a
+/// vfork, cannot.
 const TO_STOP: Duration = Duration::from_secs(2);
 
 /// Stops tasks, and those that they make meanwhile, with the status of each stop. `more` returns

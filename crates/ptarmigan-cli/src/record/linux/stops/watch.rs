@@ -1,8 +1,8 @@
 //! Times calls between the stops at their entry and their return.
 //!
 //! The clock of the process's CPU time tells how long it ran, however long its task then waited for
-//! a CPU or for the tracer. Other threads may run too: then the shorter of CPU time and elapsed time
-//! counts.
+//! a CPU or for the tracer. Other threads may run too: then the shorter of CPU time and elapsed
+//! time counts.
 use crate::record::linux::raw::RawKind;
 use crate::record::linux::system::sys;
 use ptarmigan_trace::Call;

@@ -82,8 +82,8 @@ pub(crate) enum Ready {
     Signal,
 }
 
-/// Waits for a call, or for one of the signals that `signals` lets through, or until the time `most`
-/// has passed, which counts as a signal.
+/// Waits for a call, or for one of the signals that `signals` lets through, or until the time
+/// `most` has passed, which counts as a signal.
 pub(crate) fn wait(
     listener: &Listener,
     signals: &libc::sigset_t,

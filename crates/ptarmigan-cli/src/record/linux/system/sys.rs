@@ -197,8 +197,8 @@ pub(crate) fn wait() -> io::Result<Option<(i32, i32)>> {
 /// the task, and whether it has ended.
 pub(crate) fn look_out() -> io::Result<Option<(i32, bool)>> {
     let how = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
-    // SAFETY: all bits 0 are a valid siginfo_t, which is made of numbers and pointers. waitid writes
-    // one, to a variable that lives until the call returns.
+    // SAFETY: all bits 0 are a valid siginfo_t, which is made of numbers and pointers. waitid
+    // writes one, to a variable that lives until the call returns.
     let (waited, info) = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         (libc::waitid(libc::P_ALL, 0, &raw mut info, how), info)

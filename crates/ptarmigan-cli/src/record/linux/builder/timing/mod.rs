@@ -7,7 +7,8 @@
 //! the new task. A call that the kernel makes again after a signal is one call.
 //!
 //! The parent of a vfork sleeps until its child's execve or exit. Up to there the child's time
-//! counts as the parent's: its time on a CPU, and its waits for anything but a CPU and the recorder.
+//! counts as the parent's: its time on a CPU, and its waits for anything but a CPU and the
+//! recorder.
 //!
 //! An exit begins at its call, or at `sched_process_exit` if a signal or another thread ends the
 //! task. It ends where the task leaves its CPU for the last time: the tracepoint stands before the
