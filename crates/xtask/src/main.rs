@@ -8,6 +8,7 @@ mod check;
 mod fidelity;
 mod figures;
 mod lines;
+mod pictures;
 mod prose;
 
 /// Checks of the workspace beside its tests.
@@ -32,6 +33,8 @@ enum Task {
     Prose(prose::ProseArgs),
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),
+    /// Draws the pictures of a report in README and book again.
+    Pictures(pictures::PicturesArgs),
     /// Records random programs and compares a replay with Linux's count of tables after every call.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Fidelity(fidelity::FidelityArgs),
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
         Task::Lines(args) => lines::run(&args),
+        Task::Pictures(args) => pictures::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Fidelity(args) => fidelity::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
