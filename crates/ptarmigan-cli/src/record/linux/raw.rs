@@ -170,6 +170,10 @@ pub(crate) enum RawKind {
         next: i32,
         state: u32,
     },
+    /// This task, or an interrupt during it, wakes the task `woken`, which may be new.
+    Wake {
+        woken: i32,
+    },
     /// A system call begins that is only timed. A [`Call::Fork`] may turn out to be another clone.
     Begin {
         call: Call,
@@ -266,6 +270,7 @@ impl Raw {
             RawKind::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
             RawKind::Idle => w.push(11),
             RawKind::Switch { next, state } => w.extend([22, *next as u32 as u64, u64::from(*state)]),
+            RawKind::Wake { woken } => w.extend([32, *woken as u32 as u64]),
             RawKind::Begin { call } => w.extend([23, *call as u64]),
             RawKind::End { result } => w.extend([24, *result as u64]),
             RawKind::Counters(counters) => {
@@ -319,6 +324,7 @@ impl Raw {
             (10, [reason, pages]) => RawKind::TlbFlush { reason: *reason as u8, pages: *pages },
             (11, []) => RawKind::Idle,
             (22, [next, state]) => RawKind::Switch { next: *next as i32, state: *state as u32 },
+            (32, [woken]) => RawKind::Wake { woken: *woken as i32 },
             (23, [call]) => RawKind::Begin { call: *Call::ALL.get(*call as usize)? },
             (24, [result]) => RawKind::End { result: *result as i64 },
             (25, counters) => RawKind::Counters(Counters::decode(counters)?),
@@ -445,6 +451,7 @@ mod tests {
             RawKind::TlbFlush { reason: 4, pages: u64::MAX },
             RawKind::Idle,
             RawKind::Switch { next: 4_000_001, state: 0x20 },
+            RawKind::Wake { woken: 4_000_001 },
             RawKind::Begin { call: Call::Segment },
             RawKind::End { result: -513 },
             RawKind::Counters(Counters { user: 1, minor: 2, preempted: 3, ..Counters::default() }),

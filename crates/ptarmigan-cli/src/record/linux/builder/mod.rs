@@ -41,7 +41,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.timing.see(&raw, &mut timed);
         match raw.what {
             RawKind::Switch { next: 0, .. } => self.follow(Raw { what: RawKind::Idle, ..raw })?,
-            RawKind::Switch { .. } | RawKind::Begin { .. } | RawKind::End { .. } | RawKind::Counters(_) => {}
+            RawKind::Switch { .. }
+            | RawKind::Wake { .. }
+            | RawKind::Begin { .. }
+            | RawKind::End { .. }
+            | RawKind::Counters(_) => {}
             _ => self.follow(raw)?,
         }
         for (pid, what) in timed.drain(..) {
@@ -264,7 +268,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 }
             }
             // Only times are made of them, or they come after the exit.
-            RawKind::Switch { .. } | RawKind::Begin { .. } | RawKind::End { .. } => {}
+            RawKind::Switch { .. } | RawKind::Wake { .. } | RawKind::Begin { .. } | RawKind::End { .. } => {}
             RawKind::Counters(_) | RawKind::Used(_) => {}
             RawKind::Tables { tables, exit } => self.sample(pid, tables, exit)?,
             RawKind::LastTables { tables } => self.put(pid, Kind::Truth { tables, at: Sampled::Exit })?,

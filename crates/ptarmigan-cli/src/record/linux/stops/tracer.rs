@@ -192,7 +192,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         self.watch.stopped();
         if ended {
             let took = self.watch.gone(pid);
-            let counters = Counters::read(pid, When::Ended).map(RawKind::Counters);
+            let counters = Counters::read(pid, When::Ended)
+                .map(|read| RawKind::Counters(Counters { own: self.watch.own(pid), ..read }));
             took.into_iter().chain(counters).for_each(|what| self.note(pid, what));
         }
         sys::wait_for(pid)

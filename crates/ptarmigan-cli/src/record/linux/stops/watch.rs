@@ -45,6 +45,8 @@ pub(crate) struct StopWatch {
     waiting: HashMap<i32, Waiting>,
     /// How often each task has stopped.
     stops: HashMap<i32, u64>,
+    /// The same of the tasks of each process that are gone.
+    stops_of_gone: HashMap<i32, u64>,
     /// The times of cheap calls, before the program starts.
     cheap: Vec<u64>,
 }
@@ -104,13 +106,19 @@ impl StopWatch {
     /// A task is gone. Returns the times of its exit.
     pub(crate) fn gone(&mut self, pid: i32) -> Option<RawKind> {
         self.waiting.remove(&pid);
-        self.stops.remove(&pid);
+        let group = self.resumed.get(&pid).map_or(pid, |exit| exit.group);
+        *self.stops_of_gone.entry(group).or_default() += self.stops.remove(&pid).unwrap_or(0);
         self.end(pid)
     }
 
     /// Returns how often a task has stopped.
     pub(crate) fn stops(&self, pid: i32) -> u64 {
         self.stops.get(&pid).copied().unwrap_or(0)
+    }
+
+    /// Returns the nanoseconds of CPU time that the stops of a process took, whose tasks are gone.
+    pub(crate) fn own(&mut self, group: i32) -> u64 {
+        self.stops_of_gone.remove(&group).unwrap_or(0) * self.cost().unwrap_or(0)
     }
 
     /// Takes the time of a cheap call.

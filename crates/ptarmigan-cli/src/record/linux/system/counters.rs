@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     /// Context switches of the task alone: because it waited, and because others came first.
     pub(crate) waits: u64,
     pub(crate) preempted: u64,
+    /// Nanoseconds in the kernel that the recorder caused.
+    pub(crate) own: u64,
 }
 
 impl Counters {
@@ -37,7 +39,7 @@ impl Counters {
         let (total, user, both) = sys::cpu_time(group)?;
         let (minor, major) = proc::faults(group)?;
         let system = both.saturating_sub(user);
-        Some(Self { when, user, system, total, minor, major, waits: 0, preempted: 0 })
+        Some(Self { when, user, system, total, minor, major, ..Self::default() })
     }
 
     /// Returns the difference to counters that were read earlier.
@@ -51,20 +53,21 @@ impl Counters {
             major: self.major.saturating_sub(start.major),
             waits: self.waits.saturating_sub(start.waits),
             preempted: self.preempted.saturating_sub(start.preempted),
+            own: self.own.saturating_sub(start.own),
         }
     }
 
     /// Encodes the counters as words for a temporary file.
-    pub(crate) fn encode(&self) -> [u64; 8] {
-        let Self { when, user, system, total, minor, major, waits, preempted } = *self;
-        [when as u64, user, system, total, minor, major, waits, preempted]
+    pub(crate) fn encode(&self) -> [u64; 9] {
+        let Self { when, user, system, total, minor, major, waits, preempted, own } = *self;
+        [when as u64, user, system, total, minor, major, waits, preempted, own]
     }
 
     /// Decodes the words of `encode`.
     pub(crate) fn decode(words: &[u64]) -> Option<Self> {
-        let &[when, user, system, total, minor, major, waits, preempted] = words else { return None };
+        let &[when, user, system, total, minor, major, waits, preempted, own] = words else { return None };
         let when = *[When::Start, When::Last, When::Ended].get(when as usize)?;
-        Some(Self { when, user, system, total, minor, major, waits, preempted })
+        Some(Self { when, user, system, total, minor, major, waits, preempted, own })
     }
 }
 

@@ -16,8 +16,14 @@
 //!
 //! # Processes
 //!
-//! With tracepoints, the CPU time is the sum of the times on a CPU. Otherwise it is that of the
-//! scheduler's clock. [`split`] divides it between user mode and kernel.
+//! The CPU time is that of the scheduler's clock at the last stop of the process, and after that the
+//! time on a CPU. Without tracepoints the clock is read again after the end, and the stops' own time
+//! is taken off. [`split`] divides it between user mode and kernel.
+//!
+//! # Idle CPUs
+//!
+//! Some kernels have no event where a task follows the idle task on a CPU. Then the first event of
+//! the task tells that it has one, since it was woken.
 mod split;
 
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind, Usage};
@@ -60,6 +66,8 @@ struct TaskTime {
     group: i32,
     on: Option<u64>,
     off: Option<Pause>,
+    /// It was woken, and has had no CPU since.
+    woken: Option<u64>,
     span: Option<Span>,
     /// Nanoseconds, and nanoseconds away, of an interrupted call that is made again.
     interrupted: Option<(Call, u64, u64)>,
@@ -71,7 +79,7 @@ struct TaskTime {
 impl TaskTime {
     fn new(group: i32) -> Self {
         let (span, interrupted, borrows) = (None, None, None);
-        Self { group, on: None, off: None, span, interrupted, borrows, exiting: false }
+        Self { group, on: None, off: None, woken: None, span, interrupted, borrows, exiting: false }
     }
 }
 
@@ -79,8 +87,9 @@ impl TaskTime {
 #[derive(Default)]
 struct GroupTime {
     alive: u32,
-    /// Nanoseconds on a CPU.
+    /// Nanoseconds on a CPU, and those before the last counters were read.
     ran: u64,
+    ran_before: u64,
     waits: u64,
     preempted: u64,
     start: Counters,
@@ -126,8 +135,14 @@ impl Timing {
         let Raw { time, pid, ref what, cpu } = *raw;
         if let RawKind::Switch { next, state } = *what {
             self.switches = true;
+            self.find_on_cpu(pid, time);
             self.leave_cpu(pid, state, time, out);
             self.take_cpu(next, time);
+            return;
+        }
+        if let RawKind::Wake { woken } = *what {
+            let woken = self.tasks.get_mut(&woken).filter(|task| task.on.is_none());
+            woken.into_iter().for_each(|task| task.woken = Some(time));
             return;
         }
         if let RawKind::ExecDone { old } = *what
@@ -139,9 +154,13 @@ impl Timing {
             self.tasks.insert(pid, task);
         }
         let pid = self.number(pid);
+        // The flush of a switch comes after it.
+        if cpu != NO_CPU && !matches!(what, RawKind::TlbFlush { .. }) {
+            self.find_on_cpu(pid, time);
+        }
         let Some(task) = self.tasks.get_mut(&pid) else {
             if let RawKind::Counters(counters) = *what {
-                self.count(pid, counters, out);
+                self.count(pid, counters, time, out);
             }
             return;
         };
@@ -163,7 +182,7 @@ impl Timing {
             }
             RawKind::Counters(counters) => {
                 let group = task.group;
-                self.count(group, counters, out);
+                self.count(group, counters, time, out);
             }
             _ => {}
         }
@@ -286,11 +305,22 @@ impl Timing {
         task.off = Some(Pause { since: time, state, looked_at: state & TRACED != 0 });
     }
 
+    /// The task `pid` is on a CPU, and an event of its beginning there may not exist.
+    fn find_on_cpu(&mut self, pid: i32, time: u64) {
+        let pid = self.number(pid);
+        let Some(task) = self.tasks.get(&pid).filter(|task| self.switches && task.on.is_none()) else {
+            return;
+        };
+        let earliest = task.off.map_or(0, |pause| pause.since);
+        self.take_cpu(pid, task.woken.unwrap_or(time).max(earliest));
+    }
+
     /// The task `pid` gets a CPU.
     fn take_cpu(&mut self, pid: i32, time: u64) {
         let pid = self.number(pid);
         let Some(task) = self.tasks.get_mut(&pid) else { return };
         task.on = Some(time);
+        task.woken = None;
         let Some(pause) = task.off.take() else { return };
         let Some(length) = time.checked_sub(pause.since) else {
             self.backwards += 1;
@@ -333,7 +363,7 @@ impl Timing {
     }
 
     /// Takes counters of a process that were read at a stop.
-    fn count(&mut self, number: i32, counters: Counters, out: &mut Vec<Timed>) {
+    fn count(&mut self, number: i32, counters: Counters, time: u64, out: &mut Vec<Timed>) {
         let group = self.groups.entry(number).or_default();
         match counters.when {
             When::Start => {
@@ -346,12 +376,17 @@ impl Timing {
                 }
                 // Only the last thread reads those of the process.
                 if counters.total > 0 {
+                    let of_group = self.tasks.values().filter(|task| task.group == number);
+                    let running = of_group.filter_map(|task| Some(time.saturating_sub(task.on?)));
                     group.last = Some(counters);
+                    group.ran_before = group.ran + running.sum::<u64>();
                 }
             }
             When::Ended => {
-                group.ran = counters.total.saturating_sub(group.start.total);
-                group.last = group.last.or(Some(counters));
+                let last = group.last.get_or_insert(counters);
+                last.own = counters.own;
+                group.ran_before = 0;
+                group.ran = counters.total.saturating_sub(last.total);
                 if let Some(group) = self.groups.remove(&number) {
                     self.used(number, &group, out);
                 }
@@ -363,7 +398,9 @@ impl Timing {
     fn used(&mut self, pid: i32, group: &GroupTime, out: &mut Vec<Timed>) {
         let Some(last) = group.last else { return };
         let last = last.since(group.start);
-        let (user, system) = self.split.of(group.ran, &last);
+        let total = last.total + group.ran.saturating_sub(group.ran_before);
+        let (user, system) = self.split.of(total, &last);
+        let system = system.saturating_sub(last.own);
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let usage = Usage {
             user: user / 1000,

@@ -187,11 +187,79 @@ fn a_process_is_used_up_when_its_last_thread_is_gone() {
         (600 * ms, 101, RawKind::Exit),
         (700 * ms, 101, switch(0, ZOMBIE)),
     ]);
-    // 300 ms of the one, 400 and 200 of the other; the wait was for the recorder. 800 ms are half
-    // the kernel's, and the rest is the exit.
-    let usage = Usage { user: 400_000, system: 500_000, ..Usage::default() };
+    // 800 ms up to the last stop are half the kernel's. The 200 ms after it are the exit. The wait
+    // was for the recorder.
+    let usage = Usage { user: 400_000, system: 600_000, ..Usage::default() };
     assert_eq!(out[0].1, took(Call::Exit, 100 * ms, 0));
     assert_eq!(out[1..], [(101, took(Call::Exit, 100 * ms, 0)), (101, RawKind::Used(usage))]);
+}
+
+#[test]
+fn a_kernel_may_not_tell_that_a_cpu_ends_to_be_idle() {
+    let wake = |woken| RawKind::Wake { woken };
+    let last = Counters { total: 100, ..Counters::default() };
+    let out = times(&[
+        (10, 100, munmap()),
+        (20, 100, switch(0, SLEEPS)),
+        // By an interrupt. Another task runs in between, and wakes it again.
+        (50, 0, wake(100)),
+        (52, 7, wake(8)),
+        // The flush of the switch to the idle task.
+        (55, 100, RawKind::TlbFlush { reason: 0, pages: 1 }),
+        (60, 100, RawKind::Leave { result: 0 }),
+        // A new task begins on an idle CPU.
+        (70, 100, begin(Call::Fork)),
+        (75, 100, clone(101, VFORK)),
+        (76, 100, wake(101)),
+        (80, 100, switch(0, WAITS_KILLABLE)),
+        (95, 101, begin(Call::Exit)),
+        (96, 101, RawKind::Counters(last)),
+        (100, 101, RawKind::Exit),
+        (110, 101, wake(100)),
+        (120, 101, switch(0, ZOMBIE)),
+        // A task that nothing woke, such as one that moves to another CPU: since its first event.
+        (130, 100, end(101)),
+        (140, 100, switch(0, PREEMPTED)),
+        (160, 100, munmap()),
+        (170, 100, RawKind::Leave { result: 0 }),
+    ]);
+    let usage = Usage::default();
+    assert_eq!(
+        out,
+        [
+            (100, took(Call::Munmap, 20, 30)),
+            (101, took(Call::Exit, 25, 0)),
+            (101, RawKind::Used(usage)),
+            // 10 of its own, from 110 on, and the child's from 76 to 100.
+            (100, took(Call::Vfork, 54, 6)),
+            (100, took(Call::Munmap, 10, 0)),
+        ]
+    );
+}
+
+#[test]
+fn the_clock_of_the_process_counts_up_to_its_last_stop() {
+    let ms = 1_000_000;
+    // A switch was lost: 300 ms on a CPU are not among the switches.
+    let last = Counters { total: 500 * ms, system: 100 * ms, user: 400 * ms, ..Counters::default() };
+    let out = times(&[
+        (300 * ms, 100, switch(0, SLEEPS)),
+        (700 * ms, 100, RawKind::Counters(last)),
+        (750 * ms, 0, switch(100, 0)),
+        (760 * ms, 100, RawKind::Exit),
+        (790 * ms, 100, switch(0, ZOMBIE)),
+    ]);
+    // The last 40 ms are the exit.
+    let usage = Usage { user: 400_000, system: 140_000, ..Usage::default() };
+    assert_eq!(out[1], (100, RawKind::Used(usage)));
+    // The same without the stops' own time.
+    let (mut timing, mut out) = (Timing::new(100), Vec::new());
+    let ended = Counters { when: When::Ended, total: 540 * ms, own: 30 * ms, ..Counters::default() };
+    for what in [RawKind::Counters(last), RawKind::Exit, RawKind::Counters(ended)] {
+        timing.see(&Raw { time: 0, cpu: NO_CPU, pid: 100, what }, &mut out);
+    }
+    let usage = Usage { user: 400_000, system: 110_000, ..Usage::default() };
+    assert_eq!(out, [(100, RawKind::Used(usage))]);
 }
 
 #[test]

@@ -91,6 +91,7 @@ impl Decoder {
             Point::BadAddress => RawKind::BadAddress,
             Point::TlbFlush => RawKind::TlbFlush { reason: f(0)? as u8, pages: f(1)? },
             Point::Switch => RawKind::Switch { next: f(0)? as i32, state: f(1)? as u32 },
+            Point::Wake => RawKind::Wake { woken: f(0)? as i32 },
             Point::Begin(call) => RawKind::Begin { call },
             Point::End => RawKind::End { result: f(0)? as i64 },
         };

@@ -18,6 +18,7 @@ pub(super) enum Point {
     BadAddress,
     TlbFlush,
     Switch,
+    Wake,
     Begin(Call),
     End,
 }
@@ -40,6 +41,9 @@ pub(super) fn wanted() -> Vec<Wanted> {
         ("sched/sched_process_exec".into(), Point::ExecDone, None, &["old_pid"]),
         ("sched/sched_process_exit".into(), Point::Exit, None, &[]),
         ("sched/sched_switch".into(), Point::Switch, None, &["next_pid", "prev_state"]),
+        // Some kernels have no event where a CPU ends to be idle.
+        ("sched/sched_wakeup".into(), Point::Wake, None, &["pid"]),
+        ("sched/sched_wakeup_new".into(), Point::Wake, None, &["pid"]),
         // SIGBUS and SIGSEGV of the kernel's own: they follow the fault that they are for.
         (
             "signal/signal_generate".into(),
@@ -101,6 +105,7 @@ pub(super) fn required(p: Point) -> bool {
             | Point::Refused
             | Point::BadAddress
             | Point::TlbFlush
+            | Point::Wake
             | Point::Enter(
                 MmCall::Mlock | MmCall::Munlock | MmCall::Mlockall | MmCall::Munlockall | MmCall::Mprotect
             )

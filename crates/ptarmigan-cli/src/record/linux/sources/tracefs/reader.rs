@@ -107,6 +107,7 @@ impl CpuEvents {
             match next.what {
                 // The task may have slept, and have run again on this CPU.
                 RawKind::Switch { next, .. } if next == pid => continue,
+                RawKind::Wake { .. } => continue,
                 _ if next.pid != pid => return false,
                 RawKind::Switch { .. } => {}
                 RawKind::Refused => {
