@@ -8,3 +8,4 @@ pub mod inspect;
 mod measure;
 pub mod record;
 pub mod report;
+mod rows;

@@ -17,6 +17,18 @@ pub struct Event {
     pub kind: Kind,
 }
 
+impl Event {
+    /// Returns the event without names of files and functions, for a trace that is given to others.
+    /// `None` if nothing else is in it.
+    #[must_use]
+    pub fn without_symbols(self) -> Option<Self> {
+        match self.kind {
+            Kind::Note(note) => note.without_symbols().map(|note| Self { kind: Kind::Note(note), ..self }),
+            _ => Some(self),
+        }
+    }
+}
+
 /// How a new task shares its parent's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

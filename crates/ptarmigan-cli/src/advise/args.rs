@@ -1,6 +1,5 @@
 //! The options of `ptarmigan advise`.
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::parse_memory;
+use ptarmigan_replay::{Failure, Trace, parse_memory};
 use std::path::{Path, PathBuf};
 
 /// Say what would help a recorded program, and a kernel that runs it: each piece of advice with its
@@ -34,6 +33,10 @@ pub struct AdviseArgs {
     /// whether its prediction holds.
     #[arg(long, value_name = "AFTER.ptrace")]
     pub(super) check: Option<PathBuf>,
+    /// Leave out the names of files and functions, so that the advice can be given to others: as if
+    /// the traces were copies that `ptarmigan inspect --share` has written.
+    #[arg(long)]
+    pub(super) share: bool,
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
@@ -43,7 +46,22 @@ impl AdviseArgs {
     /// Returns the options of advice for a program, with nothing else chosen.
     pub(super) fn for_program(memory: u64, rounds: u8) -> Self {
         let (whom, arch) = (Whom::Program, KernelArch::X86_64);
-        Self { traces: Vec::new(), whom, arch, memory, model: None, rounds, check: None, json: false }
+        Self {
+            traces: Vec::new(),
+            whom,
+            arch,
+            memory,
+            model: None,
+            rounds,
+            check: None,
+            share: false,
+            json: false,
+        }
+    }
+
+    /// Reads a trace, without names of files and functions if the advice is for others.
+    pub(super) fn open(&self, path: &Path) -> Result<Trace, Failure> {
+        if self.share { Trace::open_without_symbols(path) } else { Trace::open(path) }
     }
 
     /// Checks the combinations that clap cannot express.

@@ -52,7 +52,7 @@ pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     let width = term::narrow().unwrap_or(text::COLUMNS);
     let mut document = Document::default();
     for path in &args.traces {
-        let report = one(Trace::open(path)?, args, costs, prices)?;
+        let report = one(args.open(path)?, args, costs, prices)?;
         if !args.json {
             let between = if document.traces.is_empty() { "" } else { "\n" };
             print::stdout(&format!("{between}{}", text::text(&report, width)))?;
@@ -95,7 +95,7 @@ fn one(
     }
     let mut report = TraceReport::new(recorded.trace(), whole, run.samples, verdicts);
     if let Some(path) = &args.check {
-        let after = After::new(Trace::open(path)?, recorded.trace(), &measure)?;
+        let after = After::new(args.open(path)?, recorded.trace(), &measure)?;
         report.check = Some(after.check(&report.advice, recorded.trace(), &facts));
     }
     Ok(report)

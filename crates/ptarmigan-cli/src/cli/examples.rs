@@ -86,6 +86,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "Writes one about two, side by side.",
                 "ptarmigan report one.ptrace two.ptrace -o both.html",
             ),
+            example(
+                "Writes a comment without names of files and functions.",
+                "ptarmigan report make.ptrace --share --markdown",
+            ),
         ],
     ),
     (

@@ -4,7 +4,7 @@ use ptarmigan_replay::terminal::output::Output;
 use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::terminal::words::several;
 use ptarmigan_replay::{Context, Failure, files};
-use ptarmigan_trace::{Event, Kind, Writer};
+use ptarmigan_trace::Writer;
 use std::path::Path;
 
 /// The compression level, as that of a recording.
@@ -28,16 +28,12 @@ pub(super) fn share(args: &InspectArgs, to: &Path) -> Result<(), Failure> {
     let mut left_out = 0;
     while let Some(event) = reader.next() {
         let event = event.map_err(|e| problem(args, &e))?;
-        let kind = match event.kind {
-            Kind::Note(note) => note.without_symbols().map(Kind::Note),
-            kind => Some(kind),
-        };
-        let Some(kind) = kind else {
+        let Some(event) = event.without_symbols() else {
             left_out += 1;
             continue;
         };
         writer.time(reader.time()).context(&name)?;
-        writer.event(&Event { kind, ..event }).context(&name)?;
+        writer.event(&event).context(&name)?;
     }
     let (bytes, _) = writer.finish(lost).context(&name)?;
     output.write(&bytes)?;

@@ -1,4 +1,5 @@
 //! Prints the work of a recording by mapping and by function.
+use crate::rows;
 use ptarmigan_replay::{FunctionWork, MappingWork, Work};
 use std::fmt::Write;
 
@@ -8,37 +9,21 @@ const TOP: usize = 10;
 /// Below so many columns a row is two lines: its numbers, then its names.
 const NARROW: usize = 60;
 
-/// Calls that make a task.
-const FORKS: [&str; 3] = ["fork", "vfork", "clone"];
-
 /// Formats the tables, with lines of at most `width` columns.
 pub(super) fn tables(work: &Work, width: usize) -> String {
     let mut text = String::new();
     let rows: Vec<Row> = work.mappings.iter().take(TOP).map(mapping).collect();
     let head = ["    faults   share  tables", "address         program: mapping"].map(str::to_owned);
     table(&mut text, "faults by mapping", &head, &rows, work.mappings.len(), width);
-    let faults = |row: &&FunctionWork| row.work == "fault";
-    let forks = |row: &&FunctionWork| FORKS.contains(&row.work);
-    functions(&mut text, "faults by function", "    faults", work.functions.iter().filter(faults), width);
-    functions(&mut text, "forks by caller", "     forks", work.functions.iter().filter(forks), width);
-    let calls = work.functions.iter().filter(|row| !faults(row) && !forks(row));
-    functions(&mut text, "other calls by caller", "     calls", calls, width);
+    for functions in rows::functions(work) {
+        let timed = functions.is_timed();
+        let numbers = format!("{:>10}   share{}", functions.counts, if timed { "   seconds" } else { "" });
+        let head = [numbers, "program: function".to_owned()];
+        let rows = &functions.rows;
+        let lines: Vec<Row> = rows.iter().take(TOP).map(|row| function(row, timed)).collect();
+        table(&mut text, functions.title, &head, &lines, rows.len(), width);
+    }
     text
-}
-
-fn functions<'a>(
-    text: &mut String,
-    title: &str,
-    count: &str,
-    rows: impl Iterator<Item = &'a FunctionWork>,
-    width: usize,
-) {
-    let rows: Vec<&FunctionWork> = rows.collect();
-    let timed = rows.iter().any(|row| row.seconds.is_some());
-    let numbers = format!("{count}   share{}", if timed { "   seconds" } else { "" });
-    let head = [numbers, "program: function".to_owned()];
-    let lines: Vec<Row> = rows.iter().take(TOP).map(|row| function(row, timed)).collect();
-    table(text, title, &head, &lines, rows.len(), width);
 }
 
 /// The numbers of a row, and its names.
@@ -67,12 +52,9 @@ fn cut(line: &str, width: usize) -> String {
 }
 
 fn mapping(row: &MappingWork) -> Row {
-    let size = if row.bytes > 0 { format!(" of {}", size(row.bytes)) } else { String::new() };
-    let others = if row.mappings > 1 { format!(" and {} more", row.mappings - 1) } else { String::new() };
-    let address = row.address.as_deref().unwrap_or("-");
     [
         format!("{:>10} {:>5.1} %  {:>6}", row.faults, 100.0 * row.share, row.tables),
-        format!("{address:<14}  {}: {}{size}{others}", row.program, row.label()),
+        format!("{:<14}  {}", rows::address(row), rows::mapping(row)),
     ]
 }
 
@@ -82,24 +64,7 @@ fn function(row: &FunctionWork, timed: bool) -> Row {
         (true, None) => format!("  {:>8}", "-"),
         (false, _) => String::new(),
     };
-    // A module that is not the program itself, and a call that is not a fork.
-    let module = row.module.as_deref().filter(|module| *module != row.program);
-    let module = module.map(|module| format!(" in {module}")).unwrap_or_default();
-    let call =
-        if row.work == "fault" || row.work == "fork" { String::new() } else { format!("{} by ", row.work) };
-    [
-        format!("{:>10} {:>5.1} %{seconds}", row.events, 100.0 * row.share),
-        format!("{}: {call}{}{module}", row.program, row.label()),
-    ]
-}
-
-fn size(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB")];
-    let unit = units.iter().find(|(shift, _)| bytes >> shift > 0);
-    unit.map_or_else(
-        || format!("{} KiB", bytes >> 10),
-        |(shift, name)| format!("{:.1} {name}", bytes as f64 / f64::from(1_u32 << shift)),
-    )
+    [format!("{:>10} {:>5.1} %{seconds}", row.events, 100.0 * row.share), rows::function(row)]
 }
 
 #[cfg(test)]
@@ -125,6 +90,5 @@ mod tests {
     fn a_line_that_is_too_long_is_cut() {
         assert_eq!(cut("äbcd", 4), "äbcd");
         assert_eq!(cut("äbcde", 4), "äbc…");
-        assert_eq!([4 << 10, 3 << 19, 1 << 31].map(size), ["4 KiB", "1.5 MiB", "2.0 GiB"]);
     }
 }

@@ -24,6 +24,10 @@ pub struct ReportArgs {
     /// advice. Of several traces it shows the first two.
     #[arg(long, value_name = "FILE.svg")]
     pub(super) summary: Option<PathBuf>,
+    /// Leave out the names of files and functions, so that all documents can be given to others: as
+    /// if the traces were copies that `ptarmigan inspect --share` has written.
+    #[arg(long)]
+    pub(super) share: bool,
     /// How advice is looked for: by counts of one replay of each side, as with `advise --rounds 0`;
     /// timed, as `ptarmigan advise` does; or not at all.
     #[arg(long, value_enum, value_name = "HOW", default_value = "counts")]

@@ -35,7 +35,7 @@ impl Rows<'_> {
 /// The columns that all tables have: the number of the trace and its name.
 const COMMON: [&str; 2] = ["trace", "name"];
 
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 12] = [
     Table { name: "live-by-level", columns: &["at", "unit", "level", "tables"], rows: live_by_level },
     Table { name: "live-by-program", columns: &["at", "unit", "program", "tables"], rows: live_by_program },
     Table { name: "fullness", columns: &["from", "to", "most", "when_taken"], rows: fullness },
@@ -67,6 +67,21 @@ const TABLES: [Table; 10] = [
     },
     Table { name: "kept", columns: &["at", "unit", "policy", "historic_lists", "bytes"], rows: kept },
     Table { name: "flushes", columns: &["at", "unit", "by", "size", "flushes"], rows: flushes },
+    Table {
+        name: "where",
+        columns: &[
+            "program", "kind", "object", "thread", "mappings", "address", "bytes", "faults", "share",
+            "tables",
+        ],
+        rows: mappings,
+    },
+    Table {
+        name: "functions",
+        columns: &[
+            "program", "work", "function", "module", "file", "line", "callers", "events", "share", "seconds",
+        ],
+        rows: functions,
+    },
     Table {
         name: "userpte",
         columns: &["userpte", "peak_low_bytes", "peak_high_bytes", "tables", "high", "opened"],
@@ -169,6 +184,40 @@ fn flushes(one: &Figures, rows: &mut Rows<'_>) {
                 rows.add(vec![json!(point.at), json!(rows.unit), json!(by), json!(size), json!(n)]);
             }
         }
+    }
+}
+
+fn mappings(one: &Figures, rows: &mut Rows<'_>) {
+    for row in &one.work.mappings {
+        rows.add(vec![
+            json!(row.program),
+            json!(row.kind),
+            json!(row.name),
+            json!(row.thread),
+            json!(row.mappings),
+            json!(row.address),
+            json!(row.bytes),
+            json!(row.faults),
+            json!(row.share),
+            json!(row.tables),
+        ]);
+    }
+}
+
+fn functions(one: &Figures, rows: &mut Rows<'_>) {
+    for row in &one.work.functions {
+        rows.add(vec![
+            json!(row.program),
+            json!(row.work),
+            json!(row.function),
+            json!(row.module),
+            json!(row.file),
+            json!(row.line),
+            json!(row.callers.join(" < ")),
+            json!(row.events),
+            json!(row.share),
+            json!(row.seconds),
+        ]);
     }
 }
 

@@ -23,7 +23,7 @@ use args::HowAdvice;
 use collect::{AdviceFigures, Figures, PlacedFigures};
 use ptarmigan_replay::terminal::output::Output;
 use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure, ObservedTrace};
+use ptarmigan_replay::{Context, Failure, ObservedTrace, Trace};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,12 +56,15 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
         traces => traces.iter().map(|path| Some(path.as_path())).collect(),
     };
     for path in paths {
-        let observed = ObservedTrace::read(path, args.memory)?;
+        let observed = ObservedTrace::new(open(path, args.share)?, args.memory);
         let mut figures = Figures::of(&observed, &policies, args.memory)?;
         let trace = effort.map(|effort| (observed.trace().clone(), effort));
         drop(observed);
         figures.advice = trace.map(|(trace, effort)| AdviceFigures::new(trace, args.memory, effort));
-        figures.userpte = PlacedFigures::all(path, args.memory, args.low, &args.userpte)?;
+        if !args.userpte.is_empty() {
+            let trace = open(path, args.share)?;
+            figures.userpte = PlacedFigures::all(trace, args.memory, args.low, &args.userpte)?;
+        }
         all.push(figures);
     }
     let page = page_to.as_ref().map(|_| page::page(&all));
@@ -80,6 +83,15 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a trace, `None` for the shipped recording of a compile; without names of files and
+/// functions if it is for others.
+fn open(path: Option<&Path>, share: bool) -> Result<Trace, Failure> {
+    match path {
+        Some(path) if share => Trace::open_without_symbols(path),
+        path => Trace::read_or_shipped(path),
+    }
 }
 
 /// The place of a document.

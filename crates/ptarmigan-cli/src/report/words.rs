@@ -27,6 +27,11 @@ pub(super) fn share(part: u64, all: u64) -> String {
     }
 }
 
+/// Formats a share from 0 to 1 in percent.
+pub(super) fn share_of(part: f64) -> String {
+    share((part * 1e6).round() as u64, 1_000_000)
+}
+
 /// Formats a number of bytes.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
@@ -122,6 +127,7 @@ mod tests {
         );
         assert_eq!(share(82, 100), "82 %");
         assert_eq!(share(1, 3000), "< 0.1 %");
+        assert_eq!([0.0, 0.0625, 1.0 / 3.0, 1.0].map(share_of), ["0 %", "6.2 %", "33 %", "100 %"]);
         assert_eq!(share(2999, 3000), "> 99.9 %");
         assert_eq!(share(0, 0), "–");
         assert_eq!([512, 4096, 1_392_640, 5 << 30].map(size), ["512 B", "4.0 KiB", "1.3 MiB", "5.0 GiB"]);

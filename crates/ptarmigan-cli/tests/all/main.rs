@@ -20,6 +20,7 @@ mod report;
 mod report_page;
 mod report_short;
 mod rules;
+mod share;
 mod terminal;
 mod usage;
 mod userpte;

@@ -152,6 +152,20 @@ impl Trace {
     /// # Errors
     /// If the file cannot be read, is not a complete trace, or has more events than fit in memory.
     pub fn open(path: &Path) -> Result<Self, Failure> {
+        Self::open_with(path, Some)
+    }
+
+    /// Reads a trace from a file, without its names of files and functions: as the copy that
+    /// `ptarmigan inspect --share` writes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_without_symbols(path: &Path) -> Result<Self, Failure> {
+        let trace = Self::open_with(path, Event::without_symbols)?;
+        Ok(Trace { symbols: Symbols::default(), ..trace })
+    }
+
+    fn open_with(path: &Path, keep: fn(Event) -> Option<Event>) -> Result<Self, Failure> {
         let name = crate::files::name(path);
         let file = crate::files::open(path).context(&name)?;
         let expected = file.summary().events;
@@ -165,7 +179,7 @@ impl Trace {
             )));
         }
         let mut reader = file.events().context(&name)?;
-        Self::read(&mut reader, expected).context(&name)
+        Self::read(&mut reader, expected, keep).context(&name)
     }
 
     /// Reads a trace from a file, `None` for the shipped recording of a compile.
@@ -182,10 +196,15 @@ impl Trace {
     /// If it is not a complete trace.
     pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Self, Failure> {
         let mut reader = Reader::new(bytes).context(name)?;
-        Self::read(&mut reader, 0).context(name)
+        Self::read(&mut reader, 0, Some).context(name)
     }
 
-    fn read<R: BufRead>(reader: &mut Reader<R>, expected: u64) -> Result<Self, ptarmigan_trace::ReadError> {
+    /// Reads the events that `keep` returns.
+    fn read<R: BufRead>(
+        reader: &mut Reader<R>,
+        expected: u64,
+        keep: fn(Event) -> Option<Event>,
+    ) -> Result<Self, ptarmigan_trace::ReadError> {
         let mut trace = Trace {
             header: reader.header().clone(),
             name: reader.header().name().to_owned(),
@@ -219,7 +238,7 @@ impl Trace {
         let advised = reader.header().huge != HugePages::Never;
         let bar = bar::bar(expected, "reading");
         while let Some(event) = reader.next() {
-            let event = event?;
+            let Some(event) = keep(event?) else { continue };
             trace.mark(reader.time());
             trace.account.add(&event, reader.time());
             trace.push(event);

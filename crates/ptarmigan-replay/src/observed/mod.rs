@@ -40,7 +40,6 @@ use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::space::Space;
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::Delivery;
-use std::path::Path;
 
 /// A recording that is ready to be observed.
 pub struct ObservedTrace {
@@ -75,13 +74,9 @@ pub struct Observation {
 }
 
 impl ObservedTrace {
-    /// Reads a trace, `None` for the shipped recording of a compile. `memory` is that of the
-    /// machine that it is replayed on, in bytes.
-    ///
-    /// # Errors
-    /// If the file is not a recording.
-    pub fn read(path: Option<&Path>, memory: u64) -> Result<Self, Failure> {
-        Ok(ObservedTrace { solo: SoloTrace::read(path)?, memory, clock: Clock::calibrate() })
+    /// Plans the replay of a trace on a machine of `memory` bytes.
+    pub fn new(trace: Trace, memory: u64) -> Self {
+        ObservedTrace { solo: SoloTrace::new(trace), memory, clock: Clock::calibrate() }
     }
 
     /// Returns the trace.

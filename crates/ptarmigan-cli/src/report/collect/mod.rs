@@ -17,11 +17,14 @@ pub(super) use policies::PolicyFigures;
 pub(super) use tables::{CauseRow, TableFigures};
 
 use ptarmigan_replay::account::TimesReport;
-use ptarmigan_replay::{Axis, Choice, Failure, Observation, ObservedTrace, TruthReport};
+use ptarmigan_replay::{Axis, Choice, Failure, Observation, ObservedTrace, TruthReport, Work, WorkSurvey};
 use serde::Serialize;
 
 /// Parts that the axis of a trace is cut into.
 const PARTS: usize = 320;
+
+/// The most rows of work by mapping, and by function: a page has a bound to its size.
+const ROWS: usize = 200;
 
 /// All figures of one trace.
 #[derive(Serialize)]
@@ -32,6 +35,8 @@ pub(super) struct Figures {
     pub times: Option<TimesReport>,
     /// Facts that a reader must know before trusting a figure.
     pub warnings: Vec<String>,
+    /// The work by mapping and by function.
+    pub work: Work,
     pub live: Live,
     pub tables: TableFigures,
     pub flushes: FlushFigures,
@@ -129,10 +134,14 @@ impl Figures {
         let warnings = warnings::of(&facts);
         let large = observed.count_large()?.map(|run| LargeFigures::new(&run));
         let times = trace.account.report();
+        let mut work = WorkSurvey::of(trace);
+        work.mappings.truncate(ROWS);
+        work.functions.truncate(ROWS);
         Ok(Figures {
             facts,
             times,
             warnings,
+            work,
             live,
             tables,
             flushes,

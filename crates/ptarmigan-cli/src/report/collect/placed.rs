@@ -1,8 +1,7 @@
 //! Low memory under each `userpte=`.
 use ptarmigan::params::UserPte;
-use ptarmigan_replay::{Failure, PlacedMachine, PlacedTrace};
+use ptarmigan_replay::{Failure, PlacedMachine, PlacedTrace, Trace};
 use serde::Serialize;
-use std::path::Path;
 
 /// Where tables were on a 32-bit machine with PAE.
 #[derive(Serialize)]
@@ -22,15 +21,12 @@ pub(crate) struct PlacedFigures {
 }
 
 impl PlacedFigures {
-    /// Replays a trace, `None` for the shipped compile, with each of these values.
+    /// Replays a trace with each of these values.
     ///
     /// # Errors
     /// If a replay fails, or memory runs out.
-    pub fn all(path: Option<&Path>, memory: u64, low: u64, values: &[UserPte]) -> Result<Vec<Self>, Failure> {
-        if values.is_empty() {
-            return Ok(Vec::new());
-        }
-        let trace = PlacedTrace::read(path)?;
+    pub fn all(trace: Trace, memory: u64, low: u64, values: &[UserPte]) -> Result<Vec<Self>, Failure> {
+        let trace = PlacedTrace::new(trace)?;
         let machine = PlacedMachine { memory, low, touch_data: false, copies: 1 };
         let figures = values.iter().map(|&value| {
             let peaks = trace.peaks(&machine, value)?;

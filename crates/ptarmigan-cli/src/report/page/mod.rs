@@ -14,6 +14,7 @@ mod policies;
 mod style;
 mod tables;
 mod times;
+mod work;
 
 use super::collect::Figures;
 use super::draw::{Unit, XAxis, escape};
@@ -71,6 +72,8 @@ struct Part {
 fn parts(all: &[Figures]) -> (Vec<Part>, Vec<Part>) {
     let part = |id, title, html| Part { id, title, html };
     let mut parts = vec![
+        part("where", "where", work::mappings(all)),
+        part("functions", "by function", work::functions(all)),
         part("live", "table pages alive", live::levels(all)),
         part("programs", "by program", live::programs(all)),
         part("fullness", "how full", tables::fullness(all)),

@@ -3,11 +3,18 @@ use super::{cut, name};
 use crate::report::collect::Figures;
 use crate::report::page;
 use crate::report::words::{self, sentences};
+use crate::rows;
 
 /// Traces that have a column. GitHub takes 65,536 characters, and a column takes less than 1,000.
 const TRACES: usize = 16;
 /// The most characters of a first line, of a title and of a figure.
 const LINE: usize = 400;
+
+/// The most traces whose mappings and functions are listed, the most of each, and the most
+/// characters of one.
+const PLACED: usize = 4;
+const PLACES: usize = 3;
+const PLACE: usize = 160;
 
 /// Returns the comment.
 pub(in crate::report) fn markdown(all: &[Figures]) -> String {
@@ -39,6 +46,11 @@ pub(in crate::report) fn markdown(all: &[Figures]) -> String {
     for cells in &rows {
         out += &row(cells);
     }
+    if shown.len() <= PLACED {
+        for (n, one) in shown.iter().enumerate() {
+            out += &places(one, shown.len() > 1, n);
+        }
+    }
     for (n, one) in shown.iter().enumerate() {
         let Some(advice) = &one.advice else { continue };
         let of = if shown.len() > 1 { format!(" for {}", words::letter(n)) } else { String::new() };
@@ -58,6 +70,26 @@ pub(in crate::report) fn markdown(all: &[Figures]) -> String {
         }
     }
     out
+}
+
+/// Returns the mappings with the most faults, and the functions that caused most faults and forks.
+fn places(one: &Figures, several: bool, n: usize) -> String {
+    let of = if several { format!(" in {}", words::letter(n)) } else { String::new() };
+    let mut list = String::new();
+    let mut add = |share: f64, counts: &str, name: String| {
+        list += &format!("- {} of {counts}: {}\n", words::share_of(share), text(&cut(&name, PLACE)));
+    };
+    for row in one.work.mappings.iter().take(PLACES) {
+        add(row.share, "faults", format!("{} at {}", rows::mapping(row), rows::address(row)));
+    }
+    let [faults, forks, _] = rows::functions(&one.work);
+    for (group, verb) in [(faults, "faults by function"), (forks, "forks by caller")] {
+        for row in group.rows.into_iter().take(PLACES) {
+            let seconds = row.seconds.map(|seconds| format!(", {seconds:.3} s")).unwrap_or_default();
+            add(row.share, verb, rows::function(row) + &seconds);
+        }
+    }
+    if list.is_empty() { list } else { format!("\n**Where{of}**\n\n{list}") }
 }
 
 /// Returns text for Markdown: no character is markup, and GitHub sees neither a mention nor a

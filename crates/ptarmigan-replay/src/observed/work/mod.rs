@@ -7,6 +7,7 @@ mod rows;
 pub use rows::{FunctionWork, MappingWork, Work};
 
 use super::mappings::{Mapping, MappingTracker};
+use crate::input::trace::{PackedKind, Trace};
 use functions::Functions;
 use group::{Counts, Group};
 use programs::Starts;
@@ -35,6 +36,29 @@ pub struct WorkSurvey {
 }
 
 impl WorkSurvey {
+    /// Adds up the work of a trace in memory.
+    pub fn of(trace: &Trace) -> Work {
+        let mut survey = Self::default();
+        // Times stand before the step of their number.
+        let mut timings = trace.timings.iter().peekable();
+        let mut time = |survey: &mut Self, until: u32| {
+            while let Some(timing) = timings.next_if(|timing| timing.step <= until) {
+                survey.see(&Event { task: timing.task, cpu: 0, kind: Kind::Note(timing.note) });
+            }
+        };
+        for (step, event) in (0..).zip(&trace.steps) {
+            time(&mut survey, step);
+            let kind = match event.what {
+                PackedKind::Fault { page, flags } => Kind::Fault { page, flags },
+                PackedKind::Rare(number) => trace.rare[number as usize],
+                PackedKind::Idle => continue,
+            };
+            survey.see(&Event { task: event.task, cpu: event.cpu, kind });
+        }
+        time(&mut survey, u32::MAX);
+        survey.finish(&trace.symbols)
+    }
+
     /// Returns the mappings at this event.
     pub fn mappings(&self) -> &MappingTracker {
         &self.tracker
