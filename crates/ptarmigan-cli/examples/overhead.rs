@@ -28,10 +28,12 @@ const CASES: [(&str, &str); 4] = [
 const FILES: u32 = 20;
 
 /// The ways to run a case: a name, and the recorder's arguments; `-p` attaches.
-const WAYS: [(&str, Option<&[&str]>); 5] = [
+const WAYS: [(&str, Option<&[&str]>); 7] = [
     ("alone", None),
     ("tracefs", Some(&["--method", "tracefs"])),
     ("perf", Some(&["--method", "perf"])),
+    ("tracefs --symbols", Some(&["--method", "tracefs", "--symbols"])),
+    ("perf --symbols", Some(&["--method", "perf", "--symbols"])),
     ("tracefs, attached", Some(&["--method", "tracefs", "-p"])),
     ("perf, attached", Some(&["--method", "perf", "-p"])),
 ];

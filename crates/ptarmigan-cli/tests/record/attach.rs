@@ -2,6 +2,7 @@
 use super::common::{
     Dir, METHODS, Mounted, go_on, heeds_signals, kill, line_of, ptarmigan, report, run, spawned, wait_for,
 };
+use ptarmigan_trace::{Kind, Note, Object, Runtime};
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -40,7 +41,7 @@ impl Server {
     fn start(dir: &Dir, user: Option<u32>) -> Option<Self> {
         let program = dir.path("server");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/record/server.c");
-        let cc = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).output();
+        let cc = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(source).output();
         match cc {
             Ok(cc) => assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr)),
             Err(e) => {
@@ -189,6 +190,69 @@ fn a_user_records_a_server_of_his_own() {
         a_server_is_recorded("perf", Some(NOBODY));
     } else {
         eprintln!("skipped: every test shows it here");
+    }
+}
+
+/// The notes of a trace.
+fn notes(file: &Path) -> Vec<Note> {
+    let events = ptarmigan_trace::Reader::open(file).expect("a trace");
+    let kinds = events.map(|event| event.expect("an event").kind);
+    kinds.filter_map(|kind| if let Kind::Note(note) = kind { Some(note) } else { None }).collect()
+}
+
+#[test]
+fn mappings_and_code_from_before_the_recording_are_described() {
+    for method in METHODS {
+        for options in [&["--names", "--symbols"][..], &[]] {
+            let dir = Dir::new(&format!("described-{method}-{}", options.len()));
+            let Some(mut server) = Server::start(&dir, None) else { return };
+            let pid = server.pid().to_string();
+            let Some(recorder) = attach(&dir, method, None, &pid, options) else { continue };
+            std::thread::sleep(Duration::from_millis(500));
+            for what in ["alloc", "worker", "alloc", "worker", "alloc"] {
+                server.does(what);
+            }
+            kill(recorder.id() as i32, libc::SIGINT);
+            let (status, stderr) = end_of(recorder, &dir);
+            assert_eq!(status, Some(0), "{stderr}");
+            let file = dir.path("out.ptrace");
+            let notes = notes(&file);
+            let mapped = |wanted: Object| {
+                let of = |note: &&Note| matches!(note, Note::Mapped { object, .. } if *object == wanted);
+                notes.iter().filter(of).count()
+            };
+            for object in [Object::Program, Object::Library, Object::SharedMemory, Object::ThreadStack] {
+                assert!(mapped(object) > 0, "{method}: {object:?}: {notes:?}");
+            }
+            assert!(notes.contains(&Note::Runtime(Runtime::Glibc)), "{method}");
+            let out = ptarmigan().args(["inspect", "--json"]).arg(&file).output().expect("the program");
+            let json: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+            let rows = |name: &str| json[name].as_array().expect("rows").clone();
+            let kinds: Vec<Value> = rows("mappings").into_iter().map(|row| row["kind"].clone()).collect();
+            for kind in ["anonymous", "shared memory"] {
+                assert!(kinds.contains(&kind.into()), "{method}: {kinds:?}");
+            }
+            let function = |work: &str, name: &str| {
+                let row =
+                    rows("functions").into_iter().find(|row| row["work"] == work && row["function"] == name);
+                row.unwrap_or_else(|| panic!("{method}: no {work} by {name}: {json:#} {stderr}"))
+            };
+            if options.is_empty() {
+                assert_eq!(rows("functions"), [Value::Null; 0]);
+                assert!(rows("mappings").iter().all(|row| row["name"].is_null()), "{method}");
+                continue;
+            }
+            let touch = function("fault", "touch");
+            assert_eq!((&touch["file"], &touch["module"]), (&"server.c".into(), &"server".into()), "{touch}");
+            // 15,360 faults of the three allocations, of which one in 61 is sampled.
+            assert!(json["lost"] != 0 || touch["events"].as_u64() > Some(10_000), "{method}: {touch}");
+            assert_eq!(function("fork", "more")["events"], 2, "{method}");
+            let named = rows("mappings").into_iter().filter(|row| row["kind"] == "library");
+            assert!(
+                named.clone().count() > 0 && named.clone().all(|row| row["name"] != Value::Null),
+                "{json:#}"
+            );
+        }
     }
 }
 

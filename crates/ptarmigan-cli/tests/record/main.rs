@@ -10,4 +10,5 @@ mod nested;
 mod output;
 mod programs;
 mod refused;
+mod runtimes;
 mod times;

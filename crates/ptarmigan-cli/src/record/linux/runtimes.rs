@@ -26,8 +26,13 @@ const LIBRARIES: [(&str, Runtime); 14] = [
     ("libv8.", Runtime::V8),
 ];
 
-/// Returns the runtime that a library is.
-pub(crate) fn of_library(base: &str) -> Option<Runtime> {
+/// Returns the runtime that a library is, by its path.
+pub(crate) fn of_library(path: &str) -> Option<Runtime> {
+    let (dirs, base) = path.rsplit_once('/').unwrap_or(("", path));
+    // Debian has musl in a directory of its own, without a version.
+    if base == "libc.so" && dirs.contains("musl") {
+        return Some(Runtime::Musl);
+    }
     let is_library = base.contains(".so");
     LIBRARIES.iter().find(|(start, _)| is_library && base.starts_with(start)).map(|(_, runtime)| *runtime)
 }
@@ -103,7 +108,17 @@ mod tests {
         assert_eq!(of_library("libtcmalloc_minimal.so.4"), Some(Runtime::Tcmalloc));
         assert_eq!(of_library("libpython3.11.so.1.0"), Some(Runtime::Python));
         assert_eq!(of_library("libjvm.so"), Some(Runtime::Jvm));
-        for other in ["libcap.so.2", "libc.so.7", "libpython.txt", "", "libm.so.6"] {
+        assert_eq!(of_library("/usr/lib/x86_64-linux-musl/libc.so"), Some(Runtime::Musl));
+        assert_eq!(of_library("/opt/libjemalloc.d/libc.so.6"), Some(Runtime::Glibc));
+        for other in [
+            "libcap.so.2",
+            "/usr/lib/libc.so",
+            "/opt/libjemalloc.so/x",
+            "libc.so.7",
+            "libpython.txt",
+            "",
+            "libm.so.6",
+        ] {
             assert_eq!(of_library(other), None, "{other}");
         }
     }

@@ -1,4 +1,5 @@
 //! The state of an address space, read from `/proc` of a process that runs.
+use crate::record::linux::object::MappedObject;
 use crate::record::linux::system::pagemap::{self, Found};
 use crate::record::linux::system::proc::{self, Area, PAGE_SHIFT};
 use crate::record::linux::system::sys;
@@ -22,6 +23,8 @@ pub(crate) struct StateArea {
     pub(crate) flags: MapFlags,
     /// Whether `/proc` calls it the heap.
     pub(crate) heap: bool,
+    /// Whether a thread but the first has its stack there.
+    pub(crate) stack: bool,
     /// The advice of [`ADVICE`] that holds, as bits.
     pub(crate) advised: u8,
 }
@@ -48,7 +51,7 @@ impl StateArea {
             let segment = if name.starts_with("/SYSV") { MapFlags::SEGMENT } else { 0 };
             flags.0 = MapFlags::SHARED | segment | if anon { MapFlags::ANON } else { 0 };
         }
-        Some(Self { area, flags, heap: name == "[heap]", advised: 0 })
+        Some(Self { area, flags, heap: name == "[heap]", stack: false, advised: 0 })
     }
 
     /// Adds the flags of a line of `smaps` that begins with `VmFlags:`.
@@ -86,6 +89,10 @@ pub(crate) struct SpaceState {
     pub(crate) areas: Vec<StateArea>,
     /// The present pages, in order.
     pub(crate) present: Vec<Found>,
+    /// The path of the program. It stays in temporary files.
+    pub(crate) program: String,
+    /// The objects of areas that have one.
+    pub(crate) objects: Vec<MappedObject>,
 }
 
 impl SpaceState {
@@ -97,7 +104,7 @@ impl SpaceState {
         let parent = self.parent as u32;
         let mut w = vec![parent.into(), self.areas_at, self.heap, self.stack_limit, self.tables.into()];
         w.extend(name.as_chunks::<8>().0.iter().map(|half| u64::from_le_bytes(*half)));
-        w.push(self.areas.len() as u64);
+        w.extend([self.areas.len() as u64, self.present.len() as u64]);
         for a in &self.areas {
             let Area { start, pages, prot, kind, shared, offset, inode } = a.area;
             let bits = u64::from(prot.0)
@@ -105,21 +112,32 @@ impl SpaceState {
                 | u64::from(a.flags.0) << 16
                 | u64::from(a.advised) << 32
                 | u64::from(a.heap) << 40
-                | u64::from(shared) << 41;
+                | u64::from(shared) << 41
+                | u64::from(a.stack) << 42;
             w.extend([start, pages, bits, offset, inode]);
         }
         w.extend(self.present.iter().map(|found| found.word()));
+        MappedObject { path: self.program.clone(), ..MappedObject::default() }.encode(&mut w);
+        self.objects.iter().for_each(|object| object.encode(&mut w));
         w
     }
 
     /// Decodes the words of [`encode`](Self::encode).
     pub(crate) fn decode(words: &[u64]) -> Option<Self> {
-        let [parent, areas_at, heap, stack_limit, tables, low, high, areas, rest @ ..] = words else {
+        let [parent, areas_at, heap, stack_limit, tables, low, high, areas, present, rest @ ..] = words
+        else {
             return None;
         };
         let name = [low.to_le_bytes(), high.to_le_bytes()].concat();
         let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
-        let (areas, present) = rest.split_at_checked((*areas as usize).checked_mul(5)?)?;
+        let (areas, rest) = rest.split_at_checked((*areas as usize).checked_mul(5)?)?;
+        let (present, rest) = rest.split_at_checked(*present as usize)?;
+        let mut rest = rest.iter().copied().peekable();
+        let program = MappedObject::decode(|| rest.next())?.path;
+        let mut objects = Vec::new();
+        while rest.peek().is_some() {
+            objects.push(MappedObject::decode(|| rest.next())?);
+        }
         let (areas, _) = areas.as_chunks::<5>();
         let area = |&[start, pages, bits, offset, inode]: &[u64; 5]| StateArea {
             area: Area {
@@ -138,6 +156,7 @@ impl SpaceState {
             },
             flags: MapFlags((bits >> 16) as u16),
             heap: bits >> 40 & 1 != 0,
+            stack: bits >> 42 & 1 != 0,
             advised: (bits >> 32) as u8,
         };
         Some(Self {
@@ -149,6 +168,8 @@ impl SpaceState {
             tables: *tables as u32,
             areas: areas.iter().map(area).collect(),
             present: present.iter().map(|word| Found::of(*word)).collect(),
+            program,
+            objects,
         })
     }
 }
@@ -174,6 +195,8 @@ pub(crate) fn read(process: i32) -> Option<Reading> {
     let text = String::from_utf8_lossy(&before.0);
     let mut areas: Vec<StateArea> = text.lines().filter_map(StateArea::parse).collect();
     add_properties(&mut areas, &properties);
+    add_stacks(&mut areas, process);
+    let objects = text.lines().filter_map(|line| proc::object(line, &proc::area(line)?)).collect();
     let state = SpaceState {
         parent: proc::status(&process.to_string(), "PPid").and_then(|pid| pid.parse().ok()).unwrap_or(0),
         areas_at,
@@ -183,8 +206,22 @@ pub(crate) fn read(process: i32) -> Option<Reading> {
         tables: before.1.tables,
         areas,
         present,
+        program: proc::program_path(pid),
+        objects,
     };
     Some(Reading { state, steady: before == after })
+}
+
+/// Marks the areas that the stack pointers of threads are in. A thread that runs does not show its
+/// own.
+fn add_stacks(areas: &mut [StateArea], process: i32) {
+    for thread in proc::threads(process).into_iter().filter(|thread| *thread != process) {
+        let Some(page) = proc::stack_page(process, thread) else { continue };
+        let found = areas.iter_mut().find(|a| (a.area.start..a.area.start + a.area.pages).contains(&page));
+        if let Some(area) = found.filter(|a| a.area.kind == AreaKind::Anon && !a.area.shared && !a.heap) {
+            area.stack = true;
+        }
+    }
 }
 
 /// Adds the properties that only `smaps` has. An area that it shows otherwise keeps none: it has
@@ -254,9 +291,14 @@ VmFlags: rd wr sh ht nr hg
             tables: 12,
             areas: areas(),
             present: vec![found; 3],
+            program: "/bin/a program".to_owned(),
+            objects: vec![MappedObject { start: 1, path: "/lib/l".to_owned(), ..MappedObject::default() }; 2],
         };
-        assert_eq!(SpaceState::decode(&state.encode()), Some(state));
-        assert_eq!(SpaceState::decode(&[1, 2, 3, 4, 5, 6, 7, u64::MAX]), None);
+        let words = state.encode();
+        assert_eq!(SpaceState::decode(&words[..words.len() - 1]), None);
+        assert_eq!(SpaceState::decode(&words), Some(state));
+        assert_eq!(SpaceState::decode(&[1, 2, 3, 4, 5, 6, 7, u64::MAX, 0]), None);
+        assert_eq!(SpaceState::decode(&[1, 2, 3, 4, 5, 6, 7, 0, u64::MAX]), None);
     }
 
     #[test]
@@ -267,5 +309,38 @@ VmFlags: rd wr sh ht nr hg
         let Reading { state, .. } = read(std::process::id() as i32).expect("our own");
         assert!(state.areas.iter().any(|a| a.area.kind == AreaKind::Stack));
         assert!(state.tables >= 3 && !state.present.is_empty() && !state.name.is_empty());
+        let own = state.objects.iter().filter(|object| object.path == state.program);
+        assert!(own.filter(|object| object.executable).count() == 1, "{}", state.program);
+    }
+
+    #[test]
+    fn the_stack_of_a_waiting_thread_is_found() {
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let (say, hear) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let local = 0_u8;
+            say.send((sys::own_thread(), (&raw const local) as u64 >> PAGE_SHIFT)).expect("it listens");
+            let _ = wait.recv();
+        });
+        let (number, page) = hear.recv().expect("it says so");
+        let process = std::process::id() as i32;
+        let stack = || {
+            let found = proc::stack_page(process, number)?;
+            let maps = fs::read_to_string("/proc/self/maps").ok()?;
+            let mut areas: Vec<StateArea> = maps.lines().filter_map(StateArea::parse).collect();
+            add_stacks(&mut areas, process);
+            let area =
+                areas.into_iter().find(|a| (a.area.start..a.area.start + a.area.pages).contains(&page))?;
+            Some((found, area.stack))
+        };
+        // It may be about to wait.
+        let found = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            stack().filter(|(_, is_stack)| *is_stack)
+        });
+        drop(done);
+        thread.join().expect("it ends");
+        let (found, _) = found.expect("it waits");
+        assert!(found.abs_diff(page) < 16, "{found:#x} and {page:#x}");
     }
 }

@@ -9,7 +9,7 @@ pub use history::PageAt;
 pub use space::SpaceMap;
 
 use ptarmigan_trace::{AreaKind, CloneKind, Event, Kind, MapFlags, Note, Object, Prot, Symbols, Text};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// The kind of a mapping.
@@ -118,6 +118,8 @@ pub struct MappingTracker {
     spaces: HashMap<u32, (Rc<SpaceMap>, u32)>,
     /// The space of each task that is alive.
     tasks: HashMap<u32, u32>,
+    /// The spaces that ran before the recording: their areas are of all kinds.
+    running: HashSet<u32>,
     next_space: u32,
     next_mapping: u32,
 }
@@ -125,7 +127,13 @@ pub struct MappingTracker {
 impl Default for MappingTracker {
     fn default() -> Self {
         let spaces = HashMap::from([(0, (Rc::default(), 1))]);
-        Self { spaces, tasks: HashMap::from([(0, 0)]), next_space: 1, next_mapping: 0 }
+        Self {
+            spaces,
+            tasks: HashMap::from([(0, 0)]),
+            running: HashSet::new(),
+            next_space: 1,
+            next_mapping: 0,
+        }
     }
 }
 
@@ -176,15 +184,21 @@ impl MappingTracker {
         let task = event.task;
         match event.kind {
             Kind::Clone { child, kind } => self.clone_task(task, child, kind),
-            Kind::Exec { .. } => {
+            Kind::Exec { arg_pages, .. } => {
                 self.leave(task);
+                if arg_pages == 0 {
+                    self.running.insert(self.next_space);
+                }
                 self.tasks.insert(task, self.next_space);
                 self.spaces.insert(self.next_space, (Rc::default(), 1));
                 self.next_space += 1;
             }
             Kind::Exit { .. } => self.leave(task),
             Kind::Area { start, pages, kind, .. } => {
+                let ran = self.space(task).is_some_and(|space| self.running.contains(&space));
                 let (kind, grows) = match kind {
+                    AreaKind::File if ran => (MappingKind::File, false),
+                    AreaKind::Anon if ran => (MappingKind::Anonymous, false),
                     AreaKind::File => (MappingKind::Program, false),
                     AreaKind::Anon => (MappingKind::Zeroed, false),
                     AreaKind::Stack => (MappingKind::Stack, true),
@@ -245,6 +259,7 @@ impl MappingTracker {
             *users = users.saturating_sub(1);
             if *users == 0 {
                 self.spaces.remove(&space);
+                self.running.remove(&space);
             }
         }
     }

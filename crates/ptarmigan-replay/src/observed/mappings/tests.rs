@@ -52,6 +52,21 @@ fn a_note_tells_the_object_of_the_pages_that_it_is_about() {
 }
 
 #[test]
+fn areas_from_before_the_recording_are_of_all_kinds_until_a_note_tells() {
+    let exec = |arg_pages| Kind::Exec { stack_end: 1 << 30, arg_pages };
+    let area = |start, kind| Kind::Area { start, pages: 4, prot: Prot(3), kind };
+    let areas = [area(10, AreaKind::File), area(20, AreaKind::Anon), area(30, AreaKind::File)];
+    let note = Kind::Note(Note::Mapped { start: 30, pages: 4, object: Object::Program, name: None });
+    let of = |arg_pages| kinds(&[&[exec(arg_pages)], &areas[..], &[note]].concat(), [10, 20, 30]);
+    let names = |kinds: [Option<MappingKind>; 3]| kinds.map(|kind| kind.map_or("", MappingKind::name));
+    assert_eq!(names(of(0)), ["file", "anonymous", "program"]);
+    assert_eq!(names(of(1)), ["program", "zeroed data", "program"]);
+    // The program that it starts is an ordinary one.
+    let next = [&[exec(0), exec(1)], &areas[..]].concat();
+    assert_eq!(names(kinds(&next, [10, 20, 30])), ["program", "zeroed data", "program"]);
+}
+
+#[test]
 fn the_heap_grows_and_shrinks() {
     let brk = |end| Kind::Brk { end };
     let heap = Some(MappingKind::Heap);

@@ -54,7 +54,7 @@ impl<W: Write> TraceBuilder<'_, W> {
         if !made.name.is_empty() {
             self.put(pid, Kind::Name(Name::new(&made.name)))?;
         }
-        self.note_program(pid, &made)?;
+        self.note_program(pid, &made.program, &made.objects)?;
         self.release(waiter)
     }
 }

@@ -2,7 +2,6 @@
 use super::describing::{CallersFound, Program};
 use super::state::TraceBuilder;
 use crate::record::linux::callers::{Callers, Sample};
-use crate::record::linux::made::Made;
 use crate::record::linux::object::MappedObject;
 use crate::record::linux::runtimes;
 use crate::record::linux::sources::samples::STACK;
@@ -41,7 +40,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let MappedObject { start, pages, .. } = *object;
         self.map_code(pid, object);
         self.put(pid, Kind::Note(Note::Mapped { start, pages, object: kind, name }))?;
-        match runtimes::of_library(object.base()) {
+        match runtimes::of_library(&object.path) {
             Some(runtime) => self.note_runtime(pid, runtime),
             None => Ok(()),
         }
@@ -130,13 +129,18 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     }
 
     /// Notes the objects of a new program.
-    pub(super) fn note_program(&mut self, pid: i32, made: &Made) -> Result<(), WriteError> {
+    pub(super) fn note_program(
+        &mut self,
+        pid: i32,
+        program: &str,
+        objects: &[MappedObject],
+    ) -> Result<(), WriteError> {
         let Some(space) = self.space_of(pid) else { return Ok(()) };
-        space.program = Program { path: made.program.as_str().into(), ..Program::default() };
-        for object in &made.objects {
+        space.program = Program { path: program.into(), ..Program::default() };
+        for object in objects {
             self.note_object(pid, object)?;
         }
-        let path = Path::new(&made.program);
+        let path = Path::new(program);
         let base = path.file_name().unwrap_or_default().to_string_lossy();
         if let Some(runtime) = runtimes::of_program(&base) {
             self.note_runtime(pid, runtime)?;

@@ -19,7 +19,8 @@ use crate::record::linux::raw::{Raw, RawKind};
 use crate::record::linux::state::{SpaceState, StateArea};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
 use ptarmigan_trace::{
-    AreaKind, CloneKind, FaultFlags, Kind, Locking, MapFlags, Name, Prot, Sampled, WriteError, Writer,
+    AreaKind, CloneKind, FaultFlags, Kind, Locking, MapFlags, Name, Note, Object, Prot, Sampled, WriteError,
+    Writer,
 };
 use std::collections::HashSet;
 use std::io::Write;
@@ -245,6 +246,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
         }
         self.put(pid, Kind::Name(Name::new(&state.name)))?;
+        for a in state.areas.iter().filter(|one| one.stack).map(|one| one.area) {
+            let (object, name) = (Object::ThreadStack, None);
+            self.put(pid, Kind::Note(Note::Mapped { start: a.start, pages: a.pages, object, name }))?;
+        }
+        self.note_program(pid, &state.program, &state.objects)?;
         self.begin_pages(pid, state)?;
         self.protect(pid, state)
     }

@@ -195,21 +195,36 @@ pub(crate) fn mappings(pid: i32) -> (Vec<Area>, Vec<MappedObject>) {
         let line = String::from_utf8_lossy(line);
         let Some(area) = area(&line) else { continue };
         areas.push(area);
-        let object = MappedObject {
-            start: area.start,
-            pages: area.pages,
-            offset: area.offset << PAGE_SHIFT,
-            executable: area.prot.0 & Prot::EXEC != 0,
-            shared: area.shared,
-            inode: area.inode,
-            build: Vec::new(),
-            path: path(&line).to_owned(),
-        };
-        if !object.is_nameless() {
-            objects.push(object);
-        }
+        objects.extend(object(&line, &area));
     }
     (areas, objects)
+}
+
+/// Returns the object of an area, by its line of /proc/PID/maps. `None` for memory without a name.
+pub(crate) fn object(line: &str, area: &Area) -> Option<MappedObject> {
+    let object = MappedObject {
+        start: area.start,
+        pages: area.pages,
+        offset: area.offset << PAGE_SHIFT,
+        executable: area.prot.0 & Prot::EXEC != 0,
+        shared: area.shared,
+        inode: area.inode,
+        build: Vec::new(),
+        path: path(line).to_owned(),
+    };
+    (!object.is_nameless()).then_some(object)
+}
+
+/// Returns the page that a thread's stack pointer is in. `None` if it is running, or is hidden from
+/// this process.
+pub(crate) fn stack_page(process: i32, thread: i32) -> Option<u64> {
+    stack_in(&fs::read_to_string(format!("/proc/{process}/task/{thread}/syscall")).ok()?)
+}
+
+/// Returns the page of the stack pointer, the last but one word of /proc/PID/syscall.
+fn stack_in(line: &str) -> Option<u64> {
+    let pointer = line.split_ascii_whitespace().rev().nth(1)?.strip_prefix("0x")?;
+    Some(u64::from_str_radix(pointer, 16).ok()? >> PAGE_SHIFT).filter(|page| *page > 0)
 }
 
 /// Returns the path of the program of a task, empty if it is unknown.
