@@ -283,7 +283,8 @@ pub enum Kind {
     Exec {
         /// Page number of the end of the temporary stack (`STACK_TOP_MAX`).
         stack_end: u64,
-        /// Pages of arguments and environment below that end; 0 if unknown.
+        /// Pages of arguments and environment below that end, at least 1. 0 for the state of a
+        /// process that ran already: see [`Openings`](crate::Openings).
         arg_pages: u32,
     },
     /// An area that `execve` made. The stack has its size at the end of `execve`.

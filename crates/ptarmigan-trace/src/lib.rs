@@ -32,6 +32,7 @@ mod file;
 mod hash;
 mod header;
 mod note;
+mod opening;
 mod reader;
 mod row;
 mod summary;
@@ -46,6 +47,7 @@ pub use event::{
 pub use file::TraceFile;
 pub use header::{Arch, Header, HugePages, Method, Unseen};
 pub use note::{Call, Cause, Note, Object, Runtime};
+pub use opening::{Opening, OpeningCounts, Openings};
 pub use reader::Reader;
 pub use row::{KIND_NAMES, kind_index};
 pub use summary::Summary;

@@ -4,7 +4,7 @@
 //! A program is known by its name: all processes of one name are one program. Numbers of programs
 //! are those of [`Tasks`], one for each `execve`.
 use ptarmigan_replay::{PackedKind, Tasks, Trace};
-use ptarmigan_trace::{Call, Cause, CloneKind, Kind, Note, Object, PlaceId, Runtime, Symbols};
+use ptarmigan_trace::{Call, Cause, CloneKind, Kind, Note, Object, Opening, PlaceId, Runtime, Symbols};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Programs that only start others. Their forks and memory are not the user's to change.
@@ -42,7 +42,7 @@ pub struct Mapping {
 pub struct ProgramFacts {
     /// Its name.
     pub name: String,
-    /// How often it was started by `execve`.
+    /// How often it was started by `execve`, or ran before the recording.
     pub starts: u64,
     /// Faults.
     pub faults: u64,
@@ -120,6 +120,9 @@ struct Walk<'t> {
     exec_ns: HashMap<u32, u64>,
     /// Children that use their parent's space until their `execve` or exit.
     borrowing: HashSet<u32>,
+    /// Numbers of programs that were read later than they began, under the number that they had
+    /// until then.
+    read_later: HashMap<u32, u32>,
     stop_cost: u64,
     timed: bool,
 }
@@ -134,10 +137,11 @@ impl Facts {
             pending: HashMap::new(),
             exec_ns: HashMap::new(),
             borrowing: HashSet::new(),
+            read_later: HashMap::new(),
             stop_cost: trace.account.stop_cost().unwrap_or(0),
             timed: false,
         };
-        let mut tasks = Tasks::new(trace);
+        let (mut tasks, openings) = (Tasks::new(trace), trace.opening_steps());
         let mut last = vec![0_u32; trace.tasks as usize];
         let mut timings = trace.timings.iter().peekable();
         for (step, event) in trace.steps.iter().zip(0_u32..) {
@@ -145,8 +149,12 @@ impl Facts {
                 walk.note(timing.task, last[timing.task as usize], timing.note);
             }
             // Notes may follow the exit of their task.
-            let number = tasks.step(trace, step).unwrap_or(last[step.task as usize]);
+            let before = last[step.task as usize];
+            let number = tasks.step(trace, step).unwrap_or(before);
             last[step.task as usize] = number;
+            if let Some(Opening::Program) = openings.get(&event) {
+                walk.read_later.insert(before, number);
+            }
             walk.numbers.resize_with(walk.numbers.len().max(number as usize + 1), Numbered::default);
             match step.what {
                 PackedKind::Fault { .. } => walk.numbers[number as usize].facts.faults += 1,
@@ -307,7 +315,13 @@ impl Walk<'_> {
     }
 
     /// Adds the numbers of one name up.
-    fn finish(self) -> Facts {
+    fn finish(mut self) -> Facts {
+        for (&before, &number) in &self.read_later {
+            // It has started once.
+            let name = self.numbers[number as usize].name.clone();
+            self.numbers[number as usize].started = false;
+            self.numbers[before as usize].name = name;
+        }
         let mut facts = Facts {
             programs: Vec::new(),
             forks: BTreeMap::new(),

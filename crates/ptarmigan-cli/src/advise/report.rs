@@ -34,6 +34,8 @@ pub struct TraceReport {
     pub method: &'static str,
     /// Number of tasks that are processes, not threads.
     pub processes: u64,
+    /// Those of them that ran before the recording.
+    pub running: u64,
     /// Number of events.
     pub events: u64,
     /// Events that the recorder lost.
@@ -70,6 +72,7 @@ impl TraceReport {
             name: trace.name.clone(),
             method: trace.header.method.name(),
             processes: trace.processes,
+            running: trace.account.running(),
             events: trace.events,
             lost: trace.lost,
             times: trace.account.report(),

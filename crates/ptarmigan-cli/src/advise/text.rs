@@ -16,7 +16,7 @@ const STAYS: char = '\u{1}';
 /// that are longer.
 pub fn text(report: &TraceReport, width: usize) -> String {
     let mut out = Paragraphs { text: String::new(), width };
-    let TraceReport { name, method, processes, events, whole, .. } = report;
+    let TraceReport { name, method, processes, running, events, whole, .. } = report;
     let plural = |n: u64| if n == 1 { "" } else { "es" };
     if let Some(times) = &report.times {
         let line = times.line.as_deref().unwrap_or_default();
@@ -26,9 +26,10 @@ pub fn text(report: &TraceReport, width: usize) -> String {
     out.add(
         0,
         &format!(
-            "{name}: {processes} process{}, {events} events, {} faults, by {method}; {} tables made, {} at \
+            "{name}: {processes} process{}{}, {events} events, {} faults, by {method}; {} tables made, {} at \
              the peak, {} at the end of programs",
             plural(*processes),
+            if *running > 0 { format!(" ({running} running already)") } else { String::new() },
             whole.faults,
             whole.tables_made,
             whole.tables_peak,

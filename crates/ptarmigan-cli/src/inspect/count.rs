@@ -3,12 +3,16 @@ use super::events;
 use indicatif::ProgressBar;
 use ptarmigan_replay::account::{Account, TimesReport};
 use ptarmigan_replay::{Work, WorkSurvey, files};
-use ptarmigan_trace::{CloneKind, FaultFlags, Kind, ReadError, Sampled, TraceFile, Unseen};
+use ptarmigan_trace::{
+    CloneKind, FaultFlags, Kind, Opening, Openings, ReadError, Sampled, TraceFile, Unseen,
+};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-/// The contents of a trace, as numbers of events unless a field says otherwise.
+/// The contents of a trace, as numbers of events unless a field says otherwise. Events that give the
+/// state of processes which ran before the recording ([`Openings`]) are in `events`, `tasks`,
+/// `processes`, `threads` and `running` only.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -42,6 +46,8 @@ pub struct Inspection {
     pub threads: u64,
     /// Number of programs started.
     pub execs: u64,
+    /// Processes that ran before the recording.
+    pub running: Running,
     /// Faults by cause.
     pub faults: FaultStats,
     /// Whether the recording tells reads, writes, fetches and present pages apart. If not, all
@@ -69,6 +75,22 @@ pub struct Inspection {
     pub bytes_per_event: f64,
     /// Bytes per event before compression.
     pub row_bytes_per_event: f64,
+}
+
+/// Processes that ran before the recording.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Running {
+    /// Processes.
+    pub processes: u64,
+    /// Further threads of theirs.
+    pub threads: u64,
+    /// Programs that they started, which were read later than they began.
+    pub read_later: u64,
+    /// Samples of `VmPTE` that belong to their state.
+    pub samples: u64,
+    /// All events that give the state of these processes and programs.
+    pub events: u64,
 }
 
 /// Faults by cause.
@@ -130,6 +152,9 @@ pub struct VmPteStats {
     /// the two differ. `None` where `touched` is.
     pub equal_to_regions: Option<u64>,
 }
+
+/// The name of the events that make tasks.
+const CLONE: &str = "clone";
 
 /// The most regions that are remembered: at most 2 GiB of memory.
 const MOST_REGIONS: u64 = 1 << 26;
@@ -201,6 +226,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
         done.0.iter().map(HashSet::len).sum::<usize>() as u64
     };
     let (mut account, mut survey) = (Account::new(), WorkSurvey::default());
+    let mut openings = Openings::default();
     let mut events = file.events()?;
     let mut n = 0u64;
     while let Some(e) = events.next() {
@@ -211,7 +237,16 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
         if n.is_multiple_of(1 << 16) {
             progress.set_position(n);
         }
-        *r.by_kind.entry(events::kind_name(&e.kind)).or_default() += 1;
+        let opening = openings.see(&e);
+        if let Some(Opening::Process { maker: Some(_) }) = opening {
+            // The event before this one made the process, and did not happen.
+            r.vforks -= 1;
+            *r.by_kind.entry(CLONE).or_default() -= 1;
+        }
+        if opening.is_none() {
+            *r.by_kind.entry(events::kind_name(&e.kind)).or_default() += 1;
+        }
+        let happened = u64::from(opening.is_none());
         let space = space_of.get(&e.task).copied().unwrap_or(0);
         match e.kind {
             Kind::Fault { page, flags } => {
@@ -258,7 +293,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
                     remembered -= close(r, regions.remove(&space));
                 }
                 if matches!(e.kind, Kind::Exec { .. }) {
-                    r.execs += 1;
+                    r.execs += happened;
                     space_of.insert(e.task, next);
                     users.insert(next, 1);
                     next += 1;
@@ -266,18 +301,18 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
                     space_of.remove(&e.task);
                 }
             }
-            Kind::Madvise { advice, .. } => *r.advice.entry(advice).or_default() += 1,
+            Kind::Madvise { advice, .. } if opening.is_none() => *r.advice.entry(advice).or_default() += 1,
             Kind::Truth { tables, at } => {
                 match at {
-                    Sampled::Exit => r.samples.exit += 1,
-                    Sampled::Exec => r.samples.exec += 1,
+                    Sampled::Exit => r.samples.exit += happened,
+                    Sampled::Exec => r.samples.exec += happened,
                 }
                 sampled += u64::from(tables);
                 r.samples.max = r.samples.max.max(tables);
                 let known = regions.get(&space).map_or(0, Regions::tables);
                 equal += u64::from(known == tables as usize);
             }
-            Kind::Touched { pages, flags, .. } if flags.0 & FaultFlags::USER == 0 => {
+            Kind::Touched { pages, flags, .. } if opening.is_none() && flags.0 & FaultFlags::USER == 0 => {
                 r.at_stops.runs += 1;
                 r.at_stops.pages = r.at_stops.pages.saturating_add(pages);
             }
@@ -297,6 +332,14 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
         pud_regions: mean(sums[3]),
     };
     (r.touched, r.samples.equal_to_regions) = ((!too_many).then_some(touched), (!too_many).then_some(equal));
-    r.samples.mean = sampled as f64 / (r.samples.exit + r.samples.exec).max(1) as f64;
+    let of = openings.counts();
+    r.running = Running {
+        processes: of.processes,
+        threads: of.threads,
+        read_later: of.programs,
+        samples: of.samples,
+        events: of.events,
+    };
+    r.samples.mean = sampled as f64 / (r.samples.exit + r.samples.exec + of.samples).max(1) as f64;
     Ok(())
 }

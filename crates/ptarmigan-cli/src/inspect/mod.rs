@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub use count::{AtStops, FaultStats, Inspection, TouchedRegions, VmPteStats, report};
+pub use count::{AtStops, FaultStats, Inspection, Running, TouchedRegions, VmPteStats, report};
 
 /// Show what a trace contains.
 #[derive(clap::Args, Debug)]

@@ -1,6 +1,6 @@
 //! Prints the contents of a trace as text.
 use super::count::Inspection;
-use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::terminal::words::{several, several_were};
 use std::fmt::Write;
 
 /// The width of the text where the terminal has room for it.
@@ -75,6 +75,16 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     let threads = n(r.threads, "thread");
     t.add("tasks", &format!("{} ({}, {threads})", r.tasks, n(r.processes, "process")));
     t.add("", &format!("{}, {}, {}", n(r.forks, "fork"), n(r.vforks, "vfork"), n(r.execs, "exec")));
+    let running = &r.running;
+    if running.processes > 0 {
+        let threads = match running.threads {
+            0 => String::new(),
+            threads => format!(" with {}", n(threads, "further thread")),
+        };
+        let were = several_were(running.processes, "process");
+        t.add("attached", &format!("{were} running already{threads};"));
+        t.add("", &format!("{} their state, and are counted nowhere else", give(running.events)));
+    }
     let f = &r.faults;
     t.add("faults", &format!("{} ({} user, {} kernel)", f.user + f.kernel, f.user, f.kernel));
     if r.access_seen {
@@ -109,6 +119,9 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     }
     let s = &r.samples;
     t.add("VmPTE", &format!("{} at exit, {} before exec", n(s.exit, "sample"), s.exec));
+    if running.samples > 0 {
+        t.add("", &format!("{} of processes that were running already", running.samples));
+    }
     t.add("", &format!("mean {:.2} tables, max {}", s.mean, s.max));
     if let Some(equal) = s.equal_to_regions {
         t.add("", &format!("{equal} equal to the number of regions touched"));
@@ -131,6 +144,10 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         ),
     );
     t.text
+}
+
+fn give(events: u64) -> String {
+    format!("{} {}", several(events, "event"), if events == 1 { "gives" } else { "give" })
 }
 
 fn advice_name(advice: u16) -> String {

@@ -6,6 +6,7 @@ mod advise_forks;
 mod advise_shared;
 mod advise_where;
 mod bad_input;
+mod attached;
 mod baselines;
 mod counters;
 mod documents;

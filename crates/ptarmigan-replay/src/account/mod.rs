@@ -12,7 +12,7 @@ mod sums;
 pub use line::seconds_of;
 pub use sums::{CallTime, Family, Times};
 
-use ptarmigan_trace::{CloneKind, Event, Kind, Note};
+use ptarmigan_trace::{CloneKind, Event, Kind, Note, Opening, Openings};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -38,6 +38,7 @@ pub struct Account {
     timed: bool,
     stop_cost: Option<u64>,
     elapsed: u64,
+    openings: Openings,
 }
 
 impl Account {
@@ -51,6 +52,11 @@ impl Account {
     pub fn add(&mut self, event: &Event, micros: u64) {
         self.elapsed = micros;
         let Event { task, ref kind, .. } = *event;
+        if let Some(Opening::Process { maker: Some(maker) }) = self.openings.see(event) {
+            // No program made it while the recording ran.
+            let made = &mut self.times(maker).processes;
+            *made = made.saturating_sub(1);
+        }
         match *kind {
             Kind::Fault { .. } => self.times(task).faults += 1,
             Kind::Clone { child, kind } => {
@@ -113,6 +119,11 @@ impl Account {
         self.timed
     }
 
+    /// Returns how many processes ran before the recording.
+    pub fn running(&self) -> u64 {
+        self.openings.counts().processes
+    }
+
     /// Returns the microseconds from the first event to the last.
     pub fn elapsed(&self) -> u64 {
         self.elapsed
@@ -131,8 +142,8 @@ impl Account {
 
     /// Returns the account of all programs together.
     pub fn total(&self) -> Times {
-        // The first process is nobody's child.
-        let first = Times { processes: 1, ..Times::default() };
+        // Neither the first process nor those that ran already are children of a program here.
+        let first = Times { processes: self.running().max(1), ..Times::default() };
         self.programs.iter().fold(first, |sum, program| sum.plus(&program.times))
     }
 

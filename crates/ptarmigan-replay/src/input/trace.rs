@@ -6,9 +6,10 @@ use crate::linux::HugeFaults;
 use crate::memory::available;
 use crate::terminal::bar;
 use ptarmigan_trace::{
-    CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Reader, Symbols,
-    Unseen,
+    CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Opening, Openings,
+    Reader, Symbols, Unseen,
 };
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 
@@ -255,6 +256,25 @@ impl Trace {
         trace.symbols = reader.symbols().clone();
         trace.lost = reader.summary().map_or(0, |s| s.lost);
         Ok(trace)
+    }
+
+    /// Returns the steps that give the state of processes which ran before the recording, by their
+    /// number: no program did them.
+    pub fn opening_steps(&self) -> HashMap<u32, Opening> {
+        let (mut openings, mut found) = (Openings::default(), HashMap::new());
+        for (step, number) in self.steps.iter().zip(0_u32..) {
+            let kind = match step.what {
+                PackedKind::Fault { page, flags } => Kind::Fault { page, flags },
+                PackedKind::Rare(rare) => self.rare[rare as usize],
+                PackedKind::Idle => Kind::Idle,
+            };
+            let Some(part) = openings.see(&Event { task: step.task, cpu: step.cpu, kind }) else { continue };
+            if let Opening::Process { maker: Some(_) } = part {
+                found.insert(number - 1, part);
+            }
+            found.insert(number, part);
+        }
+        found
     }
 
     /// Notes that the next event happened at `micros`.

@@ -10,7 +10,7 @@ use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Policy};
 use ptarmigan_bench::clock::Clock;
-use ptarmigan_trace::Kind;
+use ptarmigan_trace::{CloneKind, Kind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Why tables come and go.
@@ -28,19 +28,22 @@ pub enum OpClass {
     Call,
     /// Pages that were found at a stop: a correction, which the program did not ask for.
     Found,
+    /// The state of processes that ran before the recording.
+    Opening,
     /// A CPU switches to another space, or becomes idle.
     Switch,
 }
 
 impl OpClass {
     /// All of them, in the order of their numbers.
-    pub const ALL: [OpClass; 7] = [
+    pub const ALL: [OpClass; 8] = [
         OpClass::Fault,
         OpClass::Fork,
         OpClass::Exec,
         OpClass::Exit,
         OpClass::Call,
         OpClass::Found,
+        OpClass::Opening,
         OpClass::Switch,
     ];
 
@@ -53,6 +56,7 @@ impl OpClass {
             OpClass::Exit => "exit",
             OpClass::Call => "call",
             OpClass::Found => "found",
+            OpClass::Opening => "opening",
             OpClass::Switch => "switch",
         }
     }
@@ -203,13 +207,51 @@ pub struct ByClass<'a> {
     pub counts: [ClassCount; OpClass::ALL.len()],
     /// Tables of spaces that ended.
     pub at_end: u64,
+    /// The space of an opening ([`Openings`](ptarmigan_trace::Openings)) that goes on.
+    opening: Option<u32>,
 }
 
 impl<'a> ByClass<'a> {
     /// Observes the worker whose operations are `ops`.
     pub fn new(tables: &'a TableCounts<'a>, trace: &'a Trace, ops: &'a [Op], clock: Clock) -> Self {
         let counts = Default::default();
-        ByClass { tables, trace, ops, clock, began: clock.now(), before: (0, 0), counts, at_end: 0 }
+        let (began, before) = (clock.now(), (0, 0));
+        ByClass { tables, trace, ops, clock, began, before, counts, at_end: 0, opening: None }
+    }
+
+    /// Returns whether an operation opens a process.
+    fn opens(&self, op: Op) -> bool {
+        matches!(op, Op::Exec { rare, .. } if matches!(self.trace.rare[rare as usize], Kind::Exec { arg_pages: 0, .. }))
+    }
+
+    /// Returns the class of the next operation.
+    fn class(&mut self, at: usize) -> OpClass {
+        let kind = |rare: u32| self.trace.rare[rare as usize];
+        let op = self.ops[at];
+        match op {
+            Op::Exec { next, .. } if self.opens(op) => {
+                self.opening = Some(next);
+                return OpClass::Opening;
+            }
+            Op::Call { rare, .. } if matches!(kind(rare), Kind::Clone { kind: CloneKind::Vfork, .. }) => {
+                self.opening = None;
+                let works = |op: &&Op| OpClass::of(**op, self.trace) != OpClass::Switch;
+                if self.ops[at + 1..].iter().find(works).is_some_and(|next| self.opens(*next)) {
+                    return OpClass::Opening;
+                }
+            }
+            Op::Call { rare, space, .. } if self.opening == Some(space) => {
+                if matches!(kind(rare), Kind::StackLimit { .. }) {
+                    self.opening = None;
+                }
+                return OpClass::Opening;
+            }
+            Op::Fault { .. } | Op::Call { .. } | Op::Fork { .. } | Op::Exec { .. } | Op::Exit { .. } => {
+                self.opening = None;
+            }
+            _ => {}
+        }
+        OpClass::of(op, self.trace)
     }
 }
 
@@ -221,7 +263,8 @@ impl Watch for ByClass<'_> {
 
     fn done(&mut self, at: usize) {
         let ns = self.clock.between(self.began, self.clock.now());
-        let count = &mut self.counts[OpClass::of(self.ops[at], self.trace) as usize];
+        let class = self.class(at);
+        let count = &mut self.counts[class as usize];
         // A split belongs to the fault that comes after it.
         count.times += u64::from(!is_split(self.ops[at], self.trace));
         count.made += self.tables.made.load(Relaxed) - self.before.0;

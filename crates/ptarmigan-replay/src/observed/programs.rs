@@ -16,7 +16,7 @@ pub struct RecordedProgram {
     /// Pages of files that `execve` mapped for it, its loader included. 0 for the tasks that ran
     /// before the first program started.
     pub pages: u64,
-    /// How often it was started.
+    /// How often it was started in the recording.
     pub starts: u64,
 }
 
@@ -39,7 +39,13 @@ enum Key {
 #[derive(Clone)]
 enum Origin {
     Forked(u32),
-    Started { name: Option<String>, image: u64, pages: u64 },
+    Started {
+        name: Option<String>,
+        image: u64,
+        pages: u64,
+        /// Whether the start is in the recording.
+        seen: bool,
+    },
     First,
 }
 
@@ -53,11 +59,19 @@ impl Programs {
         for op in schedule.programs.iter().flat_map(|program| &program.ops) {
             match *op {
                 Op::Fork { space, child, .. } => origins[child as usize] = Origin::Forked(space),
-                Op::Exec { next, .. } => {
-                    origins[next as usize] = Origin::Started { name: None, image: FNV.0, pages: 0 };
+                Op::Exec { rare, space, next, .. } => {
+                    let mut seen = !matches!(trace.rare[rare as usize], Kind::Exec { arg_pages: 0, .. });
+                    // A program that was read later than it began.
+                    if let Origin::Started { name: None, pages: 0, seen: before, .. } =
+                        &mut origins[space as usize]
+                        && !seen
+                    {
+                        seen = std::mem::take(before);
+                    }
+                    origins[next as usize] = Origin::Started { name: None, image: FNV.0, pages: 0, seen };
                 }
                 Op::Call { rare, space, .. } => {
-                    if let Origin::Started { name, image, pages } = &mut origins[space as usize] {
+                    if let Origin::Started { name, image, pages, .. } = &mut origins[space as usize] {
                         match trace.rare[rare as usize] {
                             Kind::Area { pages: length, prot, kind: AreaKind::File, .. } => {
                                 *pages += length;
@@ -88,7 +102,7 @@ impl Programs {
                     continue;
                 }
                 Origin::First => (Key::Start, RecordedProgram { name: None, pages: 0, starts: 0 }),
-                Origin::Started { name, image, pages } => {
+                Origin::Started { name, image, pages, .. } => {
                     let key = name.clone().map_or(Key::Image(*image), Key::Name);
                     (key, RecordedProgram { name: name.clone(), pages: *pages, starts: 0 })
                 }
@@ -97,7 +111,8 @@ impl Programs {
                 programs.all.push(program);
                 programs.all.len() as u32 - 1
             });
-            programs.all[number as usize].starts += u64::from(matches!(origin, Origin::Started { .. }));
+            programs.all[number as usize].starts +=
+                u64::from(matches!(origin, Origin::Started { seen: true, .. }));
             programs.of_space.push(number);
         }
         programs
@@ -114,7 +129,7 @@ mod tests {
     use super::*;
 
     fn started(name: Option<&str>, image: u64) -> Origin {
-        Origin::Started { name: name.map(str::to_owned), image, pages: image }
+        Origin::Started { name: name.map(str::to_owned), image, pages: image, seen: true }
     }
 
     #[test]

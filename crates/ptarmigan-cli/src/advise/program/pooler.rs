@@ -109,11 +109,11 @@ struct Pool {
 impl<'f> Servers<'f> {
     /// Looks at a recording of which the facts are known.
     pub fn new(facts: &'f Facts, trace: &Trace) -> Self {
-        let starts = |step: &&PackedEvent| match step.what {
-            PackedKind::Rare(rare) => {
-                matches!(trace.rare[rare as usize], Kind::Clone { .. } | Kind::Exec { .. })
-            }
-            _ => false,
+        let openings = trace.opening_steps();
+        let starts = |(step, number): (&PackedEvent, u32)| {
+            let PackedKind::Rare(rare) = step.what else { return None };
+            let starts = matches!(trace.rare[rare as usize], Kind::Clone { .. } | Kind::Exec { .. });
+            (starts && !openings.contains_key(&number)).then_some(step.task)
         };
         Servers {
             facts,
@@ -121,7 +121,7 @@ impl<'f> Servers<'f> {
             servers: BTreeMap::new(),
             forks: HashMap::new(),
             shared: HashSet::new(),
-            starters: trace.steps.iter().filter(starts).map(|step| step.task).collect(),
+            starters: trace.steps.iter().zip(0..).filter_map(starts).collect(),
         }
     }
 

@@ -32,8 +32,10 @@ impl Forks {
     pub fn of(trace: &Trace) -> Self {
         let mut forks = Forks::default();
         let mut children: HashMap<u32, Child> = HashMap::new();
+        let openings = trace.opening_steps();
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             let kind = match step.what {
+                PackedKind::Rare(_) if openings.contains_key(&event) => continue,
                 PackedKind::Rare(rare) => Some(trace.rare[rare as usize]),
                 PackedKind::Fault { .. } => None,
                 PackedKind::Idle => continue,

@@ -7,7 +7,7 @@ use super::target::Target;
 use ptarmigan_replay::terminal::words::{several, several_were};
 use ptarmigan_replay::terminal::{bar, print};
 use ptarmigan_replay::{Context, Failure};
-use ptarmigan_trace::{FaultFlags, Header, Kind, Sampled, Summary, Writer};
+use ptarmigan_trace::{FaultFlags, Header, Kind, OpeningCounts, Sampled, Summary, Writer};
 use std::fs::{self, File};
 use std::io::BufWriter;
 
@@ -81,7 +81,7 @@ pub(super) fn write(
     let (_, summary) = writer.finish(lost + seen.refused).context(&problem)?;
     let file = target.install(&partial, header.name())?;
     let bytes = fs::metadata(&file).map(|m| m.len()).unwrap_or(0);
-    print::error(&format!("{}: {}", file.display(), written(&summary, bytes)));
+    print::error(&format!("{}: {}", file.display(), written(&summary, &seen.openings, bytes)));
     gaps(&seen);
     if symbols {
         unknown_callers(&callers);
@@ -136,12 +136,18 @@ fn gaps(seen: &Seen) {
 }
 
 /// Summarizes the trace, in the numbers that `inspect` counts.
-fn written(summary: &Summary, bytes: u64) -> String {
+fn written(summary: &Summary, openings: &OpeningCounts, bytes: u64) -> String {
     let faults = summary.count(&Kind::Fault { page: 0, flags: FaultFlags(0) });
-    let execs = summary.count(&Kind::Exec { stack_end: 0, arg_pages: 0 });
+    let execs = summary.count(&Kind::Exec { stack_end: 0, arg_pages: 1 });
+    let execs = execs - openings.processes - openings.programs;
+    let running = openings.processes;
+    let running = match running {
+        0 => String::new(),
+        n => format!(" ({} running already)", several_were(n, "process")),
+    };
     let samples = summary.count(&Kind::Truth { tables: 0, at: Sampled::Exit });
     format!(
-        "{} ({}), {}, {}, {} of VmPTE, {} lost, {}",
+        "{} ({}), {}{running}, {}, {} of VmPTE, {} lost, {}",
         several(summary.events, "event"),
         several(faults, "fault"),
         several(summary.tasks.into(), "task"),

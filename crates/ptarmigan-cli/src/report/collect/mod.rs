@@ -60,6 +60,8 @@ pub(super) struct Facts {
     pub page_bytes: u64,
     pub cpus: usize,
     pub processes: u64,
+    /// Those of them that ran before the recording.
+    pub running: u64,
     pub events: u64,
     pub faults: u64,
     pub lost: u64,
@@ -116,6 +118,7 @@ impl Figures {
             page_bytes: 1 << header.page_shift,
             cpus: trace.cpus,
             processes: trace.processes,
+            running: trace.account.running(),
             events: trace.events,
             faults: trace.faults,
             lost: trace.lost,

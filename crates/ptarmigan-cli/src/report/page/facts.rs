@@ -28,7 +28,8 @@ pub(in crate::report) fn time_lines(all: &[Figures]) -> Vec<Option<String>> {
 /// Returns the first lines as text, one for each trace.
 pub(in crate::report) fn lead_lines(all: &[Figures]) -> Vec<String> {
     let line = |(n, one): (usize, &Figures)| {
-        let Facts { processes, events, faults, method, cpus, arch, .. } = &one.facts;
+        let Facts { processes, running, events, faults, method, cpus, arch, .. } = &one.facts;
+        let running = running_already(*running);
         let of = if all.len() > 1 { format!("{}: ", name(n, all)) } else { String::new() };
         let time = if one.facts.is_time() {
             format!(" in {}", on_axis(one.facts.axis_end, true))
@@ -36,7 +37,7 @@ pub(in crate::report) fn lead_lines(all: &[Figures]) -> Vec<String> {
             String::new()
         };
         format!(
-            "{of}{} process{}, {}, {}{time}; {} on {arch} with {}.",
+            "{of}{} process{}{running}, {}, {}{time}; {} on {arch} with {}.",
             count(*processes),
             if *processes == 1 { "" } else { "es" },
             plural(*events, "event"),
@@ -50,6 +51,15 @@ pub(in crate::report) fn lead_lines(all: &[Figures]) -> Vec<String> {
         )
     };
     all.iter().enumerate().map(line).collect()
+}
+
+/// Returns how many of the processes ran before the recording, in parentheses.
+fn running_already(n: u64) -> String {
+    match n {
+        0 => String::new(),
+        1 => " (1 was running already)".to_owned(),
+        n => format!(" ({} were running already)", count(n)),
+    }
 }
 
 /// Returns the figures that say most: as a list for one trace, as a table for several.

@@ -41,7 +41,8 @@ impl<W: Write> TraceBuilder<'_, W> {
         };
         self.started |= self.tasks.get(&pid).is_some_and(|task| task.recorded);
         let stack_end = if made.stack_end == 0 { (USER_END >> PAGE_SHIFT) - 1 } else { made.stack_end };
-        self.put(pid, Kind::Exec { stack_end, arg_pages: made.arg_pages })?;
+        // 0 stands for a process that ran already.
+        self.put(pid, Kind::Exec { stack_end, arg_pages: made.arg_pages.max(1) })?;
         for a in &made.areas {
             self.put(pid, Kind::Area { start: a.start, pages: a.pages, prot: a.prot, kind: a.kind })?;
         }

@@ -401,8 +401,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let Self { queue, mut seen, timing, unread, .. } = self;
         let backwards = timing.backwards;
         seen.unread += unread.missed();
-        let (writer, refused) = queue.finish()?;
-        (seen.refused, seen.backwards) = (refused, backwards);
+        let (writer, written) = queue.finish()?;
+        (seen.refused, seen.openings, seen.backwards) = (written.refused, written.openings, backwards);
         Ok((writer, seen))
     }
 }

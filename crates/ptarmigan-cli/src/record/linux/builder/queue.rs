@@ -3,7 +3,7 @@
 //! A system call takes effect when it holds the lock of its address space. Its result is known only
 //! at its end. So a place in the queue is reserved when the call takes effect, and filled at its
 //! end. A fault may wait for the lock: the newest events are kept back, so that it can move.
-use ptarmigan_trace::{Event, Place, PlaceId, Text, WriteError, Writer};
+use ptarmigan_trace::{Event, OpeningCounts, Openings, Place, PlaceId, Text, WriteError, Writer};
 use std::collections::VecDeque;
 use std::io::Write;
 
@@ -35,11 +35,20 @@ pub(crate) struct Queue<W: Write> {
     start: Option<u64>,
     /// The ticks since then, of the last event.
     ticks: u64,
+    openings: Openings,
+}
+
+/// Counts of the events that a queue has written, beside the summary.
+pub(super) struct Written {
+    /// Events that the writer refused.
+    pub(super) refused: u64,
+    pub(super) openings: OpeningCounts,
 }
 
 impl<W: Write> Queue<W> {
     pub(crate) fn new(writer: Writer<W>) -> Self {
-        Self { writer, slots: VecDeque::new(), first: 0, refused: 0, start: None, ticks: 0 }
+        let (slots, openings) = (VecDeque::new(), Openings::default());
+        Self { writer, slots, first: 0, refused: 0, start: None, ticks: 0, openings }
     }
 
     /// Adds a place in a program to the trace. `None` if it has no room for it.
@@ -122,20 +131,22 @@ impl<W: Write> Queue<W> {
                 self.refused += 1;
                 Ok(())
             }
-            other => other,
+            other => {
+                self.openings.see(e);
+                other
+            }
         }
     }
 
-    /// Writes the remaining events and drops the places that were never filled. Returns how many
-    /// events the writer refused.
-    pub(crate) fn finish(mut self) -> Result<(Writer<W>, u64), WriteError> {
+    /// Writes the remaining events and drops the places that were never filled.
+    pub(super) fn finish(mut self) -> Result<(Writer<W>, Written), WriteError> {
         for slot in std::mem::take(&mut self.slots) {
             match slot {
                 QueuedEvent::Known(time, e) => self.write(time, &e)?,
                 QueuedEvent::Waiting | QueuedEvent::Nothing => {}
             }
         }
-        Ok((self.writer, self.refused))
+        Ok((self.writer, Written { refused: self.refused, openings: self.openings.counts() }))
     }
 }
 
@@ -155,8 +166,8 @@ mod tests {
 
     /// The ends of the heap in a trace.
     fn ends(q: Queue<Vec<u8>>) -> Vec<u64> {
-        let (writer, refused) = q.finish().expect("memory");
-        assert_eq!(refused, 0);
+        let (writer, written) = q.finish().expect("memory");
+        assert_eq!(written.refused, 0);
         let (bytes, _) = writer.finish(0).expect("memory");
         let end = |kind| match kind {
             Kind::Brk { end } => end,

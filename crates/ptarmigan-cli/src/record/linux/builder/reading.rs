@@ -143,9 +143,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     }
 
     /// Ends the space of a task that has started a program without a stop. The new space is empty
-    /// until it is read.
+    /// until it is read. Every program has a page of arguments; there may be more.
     pub(super) fn exec_unseen(&mut self, pid: i32, group: i32) -> Result<(), WriteError> {
-        self.put(pid, Kind::Exec { stack_end: (USER_END >> PAGE_SHIFT) - 1, arg_pages: 0 })?;
+        self.put(pid, Kind::Exec { stack_end: (USER_END >> PAGE_SHIFT) - 1, arg_pages: 1 })?;
         if let Some(task) = self.tasks.remove(&pid) {
             let space = task.space;
             self.leave_space(space, false);
@@ -196,6 +196,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             self.push(number, 0, Kind::Clone { child, kind: CloneKind::Share })?;
             self.tasks.insert(pid, TaskState::new(child, group, space));
         }
+        // It ends the opening.
+        let pages = if state.stack_limit == 0 { USUAL_STACK } else { state.stack_limit };
+        self.put(first, Kind::StackLimit { pages })?;
         for (pid, in_progress) in &unread.calls {
             if let Some(task) = self.tasks.get_mut(pid) {
                 task.call = Some((in_progress.call, in_progress.args, None));
@@ -218,7 +221,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Some((task.number, task.cpu))
     }
 
-    /// Writes the state of a space, as if an execve had made it.
+    /// Writes the state of a space, as if an execve had made it: an opening
+    /// ([`Openings`](ptarmigan_trace::Openings)).
     fn begin_space(&mut self, pid: i32, state: &SpaceState) -> Result<(), WriteError> {
         let stack_end = (USER_END >> PAGE_SHIFT) - 1;
         self.put(pid, Kind::Exec { stack_end, arg_pages: 0 })?;
@@ -235,9 +239,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
         for one in &state.areas {
             self.begin_area(pid, one, state)?;
-        }
-        if state.stack_limit != 0 && state.stack_limit != USUAL_STACK {
-            self.put(pid, Kind::StackLimit { pages: state.stack_limit })?;
         }
         for one in &state.areas {
             let (start, pages) = (one.area.start, one.area.pages);

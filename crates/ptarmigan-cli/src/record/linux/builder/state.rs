@@ -9,7 +9,7 @@ use super::unread::UnreadProcesses;
 use crate::record::linux::made::Made;
 use crate::record::linux::object::MappedObject;
 use crate::record::linux::raw::{MmCall, Raw};
-use ptarmigan_trace::{Event, Kind, PlaceId, WriteError, Writer};
+use ptarmigan_trace::{Event, Kind, OpeningCounts, PlaceId, WriteError, Writer};
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -92,6 +92,8 @@ pub(crate) struct Seen {
     /// Raw events of tasks that are not descendants of the command.
     pub(crate) foreign: u64,
     pub(crate) refused: u64,
+    /// Events that give the state of processes which ran already.
+    pub(crate) openings: OpeningCounts,
     /// Ranges of 2 MiB where pages were present at a stop that no event explains.
     pub(crate) found: u64,
     /// Programs that started under another tracer.
