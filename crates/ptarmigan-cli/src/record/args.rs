@@ -1,4 +1,5 @@
 //! The options of `ptarmigan record`.
+use super::pid;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ pub struct RecordArgs {
         value_name = "PID",
         value_delimiter = ',',
         allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i32).range(1..)
+        value_parser = pid::parse
     )]
     pub(super) pid: Vec<i32>,
     /// End the recording after so many seconds. The command or the processes go on.

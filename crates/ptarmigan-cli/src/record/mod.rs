@@ -10,6 +10,7 @@ use std::process::ExitCode;
 mod args;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux;
+mod pid;
 
 pub use args::{MethodChoice, RecordArgs};
 

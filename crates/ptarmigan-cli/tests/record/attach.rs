@@ -2,6 +2,7 @@
 use super::common::{
     Dir, METHODS, Mounted, go_on, heeds_signals, kill, line_of, ptarmigan, report, run, spawned, wait_for,
 };
+use ptarmigan_cli::inspect::Inspection;
 use ptarmigan_trace::{Kind, Note, Object, Runtime};
 use serde_json::Value;
 use std::io::Write;
@@ -139,6 +140,20 @@ fn last_tables(file: &Path) -> Vec<u64> {
     all
 }
 
+/// Checks that a recording has printed the numbers that `inspect` counts.
+fn agrees(stderr: &str, r: &Inspection) {
+    let faults = r.faults.user + r.faults.kernel;
+    let samples = r.samples.exit + r.samples.exec + r.running.samples;
+    let said = stderr.lines().find(|line| line.contains(" of VmPTE, ")).expect("a line with numbers");
+    for (n, thing) in
+        [(r.events, "event"), (faults, "fault"), (r.tasks.into(), "task"), (r.execs, "exec"), (samples, "sample")]
+    {
+        let plural = if n == 1 { "" } else { "s" };
+        let words = [" ", "("].map(|before| format!("{before}{n} {thing}{plural}"));
+        assert!(words.iter().any(|words| said.contains(words)), "{n} {thing}: {said}");
+    }
+}
+
 /// Records a server that works, and ends the recording with Ctrl-C.
 fn a_server_is_recorded(method: &str, user: Option<u32>) {
     let dir = Dir::new(&format!("server-{method}-{}", user.is_some()));
@@ -167,6 +182,11 @@ fn a_server_is_recorded(method: &str, user: Option<u32>) {
     assert_eq!((r.name.as_str(), r.lost), ("server", 0));
     assert!(r.unseen.contains(&"the end of the command"), "{:?}", r.unseen);
     assert_eq!(r.unseen.contains(&"areas made by execve"), method == "tracefs");
+    // The state of processes that ran already is not counted as forks, threads and execs.
+    assert_eq!((r.running.processes, r.running.threads), (3, 1), "{method}: {stderr}");
+    assert_eq!((r.forks, r.vforks, r.execs, r.threads), (2, 0, 0, 2), "{method}: {stderr}");
+    assert!(stderr.contains(" tasks (3 processes were running already), 0 execs, "), "{method}: {stderr}");
+    agrees(&stderr, &r);
     // It goes on, untraced.
     assert_eq!(field(&server.pid().to_string(), "TracerPid:"), 0);
     server.does("worker");
@@ -273,6 +293,9 @@ fn a_program_that_an_attached_process_starts_is_recorded() {
         assert_eq!(last_tables(&file), linux, "{method}: {stderr}");
         let (checked, equal, odd) = replayed(&file);
         assert_eq!((equal, odd), (checked, 0), "{method}: {stderr}");
+        let r = report(&file);
+        assert_eq!((r.forks, r.execs), (1, 1), "{method}: {stderr}");
+        agrees(&stderr, &r);
     }
 }
 
@@ -393,6 +416,45 @@ fn times_and_numbers_that_make_no_sense() {
         assert!(stderr.starts_with("error: ") && !stderr.contains("panicked"), "{stderr}");
         assert_eq!(dir.files(), [""; 0]);
     }
+}
+
+#[test]
+fn numbers_of_processes_are_suggested_where_they_or_names_are_no_command() {
+    let dir = Dir::new("hints");
+    // A name that no other process has.
+    let name = format!("nap{}", std::process::id());
+    let path = dir.path(&name);
+    std::fs::copy("/bin/sleep", &path).expect("it is there");
+    let mut sleeps = [0, 1].map(|_| Server(Command::new(&path).arg("600").spawn().expect("a copy")));
+    let mut pids = sleeps.each_ref().map(Server::pid);
+    pids.sort_unstable();
+    let list = format!("{},{}", pids[0], pids[1]);
+    let record = |args: &[&str]| run(ptarmigan().arg("record").args(args).current_dir(&dir.0));
+    let (status, stderr) = record(&["-p", &name]);
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains(&format!("processes of {name}: -p {list}")), "{stderr}");
+    let (status, stderr) = record(&[&pids[0].to_string(), &pids[1].to_string()]);
+    assert_eq!((status, stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.ends_with(&format!("attach to it with: ptarmigan record -p {list}\n")), "{stderr}");
+    let pid = pids[1].to_string();
+    sleeps.iter_mut().filter(|one| one.pid() == pids[0]).for_each(|one| {
+        one.0.kill().expect("our child");
+        one.0.wait().expect("our child");
+    });
+    let (_, stderr) = record(&["-p", &name]);
+    assert!(stderr.contains(&format!("{name} is process {pid}: -p {pid}")), "{stderr}");
+    let (_, stderr) = record(&["-p", "no such name"]);
+    assert!(stderr.contains("no process is named no such name"), "{stderr}");
+    // A number that no process has is a program that is not there.
+    let (status, stderr) = record(&[&pids[0].to_string()]);
+    assert!(status != Some(2) && !stderr.contains("-p "), "{stderr}");
+    // A program of such a name is run.
+    std::fs::copy("/bin/true", dir.path(&pid)).expect("room");
+    let mut named = ptarmigan();
+    named.args(["record", &pid]).env("PATH", &dir.0).current_dir(&dir.0);
+    let (_, stderr) = run(&mut named);
+    assert!(!stderr.contains("-p "), "{stderr}");
+    assert_eq!(dir.files().iter().filter(|file| file.starts_with('.')).count(), 0);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::system::{proc, signals, sys};
 use super::target::{self, Target};
 use super::write::First;
 use crate::record::args::{MethodChoice, RecordArgs};
+use crate::record::pid;
 use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::{Context, Failure};
 use ptarmigan_trace::Method;
@@ -191,6 +192,14 @@ fn refuse_other_files(args: &RecordArgs) -> Result<(), Failure> {
     } else {
         std::env::split_paths(&path).map(|dir| dir.join(command)).find(|file| file.is_file())
     };
+    if found.is_none()
+        && let Some(option) = pid::instead_of(&args.command)
+    {
+        let all = args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        return Err(Failure::new(format!(
+            "{all}: a running process, not a program; attach to it with: ptarmigan record {option}"
+        )));
+    }
     match found {
         Some(file) if proc::is_32_bit_file(&file) => Err(Failure::new(format!(
             "{shown}: a 32-bit program, whose system calls cannot be recorded; record a 64-bit build of it"
