@@ -13,14 +13,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A user without privileges.
-const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
 
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// Lets a command run as `user`.
-fn run_as(mut command: Command, user: Option<u32>) -> Command {
+pub fn run_as(mut command: Command, user: Option<u32>) -> Command {
     if let Some(user) = user {
         command.uid(user).gid(user).current_dir("/");
     }
@@ -28,7 +28,7 @@ fn run_as(mut command: Command, user: Option<u32>) -> Command {
 }
 
 /// A process that is killed on drop, with those that it started.
-struct Server(Child);
+pub struct Server(pub Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -40,8 +40,13 @@ impl Drop for Server {
 impl Server {
     /// Builds and starts `server.c`. `None` if there is no compiler.
     fn start(dir: &Dir, user: Option<u32>) -> Option<Self> {
-        let program = dir.path("server");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/record/server.c");
+        Self::start_as(dir, "server.c", user, &[])
+    }
+
+    /// Builds and starts a program of this directory.
+    pub fn start_as(dir: &Dir, source: &str, user: Option<u32>, args: &[&str]) -> Option<Self> {
+        let program = dir.path(source.trim_end_matches(".c"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/record").join(source);
         let cc = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(source).output();
         match cc {
             Ok(cc) => assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr)),
@@ -51,21 +56,26 @@ impl Server {
             }
         }
         let mut command = run_as(Command::new(&program), user);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut server = Self(command.spawn().expect("it was built"));
         assert_eq!(line_of(&mut server.0), "ready");
         Some(server)
     }
 
-    fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         self.0.id() as i32
     }
 
     /// Lets it do something, and waits for that.
     fn does(&mut self, what: &str) {
+        assert_eq!(self.answers(what), what);
+    }
+
+    /// Lets it do something, and returns its answer.
+    pub fn answers(&mut self, what: &str) -> String {
         let input = self.0.stdin.as_mut().expect("a pipe");
         writeln!(input, "{what}").expect("it reads");
-        assert_eq!(line_of(&mut self.0), what);
+        line_of(&mut self.0)
     }
 
     /// Returns Linux's counts of tables of it and its children, in order.
@@ -80,14 +90,14 @@ impl Server {
 }
 
 /// Returns a number that the status of a process has.
-fn field(pid: &str, name: &str) -> u64 {
+pub fn field(pid: &str, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it is there");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
     line.split_whitespace().next().expect("a number").parse().expect("a number")
 }
 
 /// Copies the program where everybody can execute it.
-fn program_for(dir: &Dir) -> Command {
+pub fn program_for(dir: &Dir) -> Command {
     std::fs::set_permissions(&dir.0, std::fs::Permissions::from_mode(0o777)).expect("our directory");
     let program = dir.path("ptarmigan");
     std::fs::copy(env!("CARGO_BIN_EXE_ptarmigan"), &program).expect("room");
@@ -96,7 +106,7 @@ fn program_for(dir: &Dir) -> Command {
 
 /// Starts a recording of processes to `out.ptrace`, and waits until it has begun. `None` if this
 /// machine cannot record.
-fn attach(dir: &Dir, method: &str, user: Option<u32>, pids: &str, more: &[&str]) -> Option<Child> {
+pub fn attach(dir: &Dir, method: &str, user: Option<u32>, pids: &str, more: &[&str]) -> Option<Child> {
     let mut command = run_as(program_for(dir), user);
     command.args(["record", "--method", method, "--level", "3", "-o"]).arg(dir.path("out.ptrace"));
     command.args(["-p", pids]).args(more);
@@ -113,7 +123,7 @@ fn attach(dir: &Dir, method: &str, user: Option<u32>, pids: &str, more: &[&str])
 }
 
 /// Waits for the end of a recording. Returns its status and its standard error.
-fn end_of(mut child: Child, dir: &Dir) -> (Option<i32>, String) {
+pub fn end_of(mut child: Child, dir: &Dir) -> (Option<i32>, String) {
     let status = child.wait().expect("it ends").code();
     (status, std::fs::read_to_string(dir.path("said")).expect("our file"))
 }
@@ -145,9 +155,13 @@ fn agrees(stderr: &str, r: &Inspection) {
     let faults = r.faults.user + r.faults.kernel;
     let samples = r.samples.exit + r.samples.exec + r.running.samples;
     let said = stderr.lines().find(|line| line.contains(" of VmPTE, ")).expect("a line with numbers");
-    for (n, thing) in
-        [(r.events, "event"), (faults, "fault"), (r.tasks.into(), "task"), (r.execs, "exec"), (samples, "sample")]
-    {
+    for (n, thing) in [
+        (r.events, "event"),
+        (faults, "fault"),
+        (r.tasks.into(), "task"),
+        (r.execs, "exec"),
+        (samples, "sample"),
+    ] {
         let plural = if n == 1 { "" } else { "s" };
         let words = [" ", "("].map(|before| format!("{before}{n} {thing}{plural}"));
         assert!(words.iter().any(|words| said.contains(words)), "{n} {thing}: {said}");

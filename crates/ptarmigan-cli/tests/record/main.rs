@@ -2,6 +2,7 @@
 //! and passes.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod attach;
+mod attach_odd;
 mod callers;
 mod commands;
 mod common;

@@ -186,9 +186,12 @@ pub(crate) fn read(process: i32) -> Option<Reading> {
     // The first thread may have ended before the others.
     let pid = proc::threads(process).into_iter().find(|&pid| proc::counts(pid).is_some())?;
     let maps = || fs::read(format!("/proc/{pid}/maps")).ok().filter(|maps| !maps.is_empty());
-    let properties = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let before = (maps()?, proc::counts(pid)?);
+    // The shorter the time until the areas are known, the fewer calls fall into it.
+    let areas = maps()?;
     let areas_at = sys::now();
+    let before = (areas, proc::counts(pid)?);
+    // Advice and locks that are newer than the areas are carried out again.
+    let properties = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
     let present = pagemap::present_privately(pid)?;
     let after = (maps()?, proc::counts(pid)?);
     let program = proc::program(pid)?;

@@ -71,10 +71,10 @@ fn by_tracepoints(
     let instance = Instance::new(&spill)?;
     let mut recording = Recording::new(Method::Tracefs, Source::Tracefs(instance), spill, WITHOUT_STOPS)
         .with_mappings(args.symbols);
-    let all_ended = Watch::new(&args.pid, &mut notes, &mut recording).follow(until)?;
+    let (all_ended, missed) = Watch::new(&args.pid, &mut notes, &mut recording).follow(until)?;
     let recording = recording.take();
     let notes = (!signals::orphaned()).then_some(notes);
-    Ok((recording, notes, all_ended, Missed::default()))
+    Ok((recording, notes, all_ended, missed))
 }
 
 fn by_stops(

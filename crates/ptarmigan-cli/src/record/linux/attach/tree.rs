@@ -52,7 +52,7 @@ impl Stat {
 }
 
 /// A process, as a step to the next program: an execve changes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Image {
     pub(crate) process: i32,
     program: [u64; 3],

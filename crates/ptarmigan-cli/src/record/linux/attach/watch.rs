@@ -3,18 +3,26 @@ use super::tree::{self, Image};
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
 use crate::record::linux::recording::Recording;
 use crate::record::linux::sources::Source;
+use crate::record::linux::sources::execs::Execs;
 use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::state;
+use crate::record::linux::stops::supervisor::Missed;
 use crate::record::linux::stops::tracer::Surroundings;
 use crate::record::linux::system::{pagemap, proc, signals, sys};
 use ptarmigan_replay::Failure;
+use ptarmigan_replay::terminal::print;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often the processes are looked at: a program that one of them starts is read at the next
-/// look.
+/// How often all processes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// A program that has just started is read at once, and again after this time if it did not hold
+/// still, so often. The looks at all processes have the rest.
+const AGAIN: Duration = Duration::from_micros(500);
+const AT_START: u32 = 40;
 
 /// Readings of one process in a row, and looks at which it is read, until nothing seems to change
 /// meanwhile.
@@ -39,26 +47,38 @@ pub(crate) struct Watch<'a> {
     seen: HashMap<i32, Seen>,
     /// The thread group of each task.
     groups: HashMap<i32, i32>,
+    /// Tells that programs start, if the kernel does.
+    execs: Option<Execs>,
+    /// Processes that have just started a program and are to be read again, at most so often.
+    started: HashMap<i32, u32>,
+    /// 32-bit programs that were started. They are not read.
+    narrow: HashSet<Image>,
 }
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(named: &'a [i32], notes: &'a mut Notes, recording: &'a mut Recording) -> Self {
-        Self { named, notes, recording, seen: HashMap::new(), groups: HashMap::new() }
+        let say = |e: &Failure| {
+            print::error(&format!("programs are read up to 0.1 s after their start: {}", e.message()));
+        };
+        let execs = Execs::start().inspect_err(say).ok();
+        let (seen, groups, started) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let narrow = HashSet::new();
+        Self { named, notes, recording, seen, groups, execs, started, narrow }
     }
 
     /// Records until all processes have ended, a signal arrives, or `until`. Returns whether they
-    /// have ended.
-    pub(crate) fn follow(mut self, until: Option<Instant>) -> Result<bool, Failure> {
+    /// have ended, and the programs that were not recorded.
+    pub(crate) fn follow(mut self, until: Option<Instant>) -> Result<(bool, Missed), Failure> {
         self.watch_all()?;
         let unblocked = signals::let_through();
         for look in 0_u64.. {
             if signals::orphaned() {
                 self.recording.abandon();
-                return Ok(false);
+                return Ok((false, Missed::default()));
             }
             let alive = self.recording.alive();
             if alive.is_empty() {
-                return Ok(true);
+                return Ok((true, self.missed()));
             }
             // A process that was made before its parent was read is not among those of the first
             // list. It is in the second.
@@ -77,13 +97,47 @@ impl<'a> Watch<'a> {
             if signals::count() > 0 || left.is_zero() {
                 break;
             }
-            signals::wait_for(&unblocked, left);
+            self.wait(&unblocked, Instant::now() + left);
         }
         let alive = self.recording.alive();
         for process in self.processes(&alive) {
             self.sample(process);
         }
-        Ok(alive.is_empty())
+        Ok((alive.is_empty(), self.missed()))
+    }
+
+    fn missed(&self) -> Missed {
+        Missed { narrow: self.narrow.len() as u64, other_tracer: 0 }
+    }
+
+    /// Waits until the next look. Reads programs that start meanwhile.
+    fn wait(&mut self, unblocked: &libc::sigset_t, until: Instant) {
+        let descriptors = self.execs.as_ref().map(Execs::descriptors).unwrap_or_default();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || signals::count() > 0 || signals::orphaned() {
+                return;
+            }
+            let pause = if self.started.is_empty() { left } else { left.min(AGAIN) };
+            signals::wait_for(unblocked, &descriptors, pause);
+            self.read_started();
+        }
+    }
+
+    /// Reads the programs that have just started.
+    fn read_started(&mut self) {
+        let new = self.execs.as_mut().map(Execs::take).unwrap_or_default();
+        // Other programs start as well. The kernel's list has the tasks that are recorded.
+        let alive = if new.is_empty() { Vec::new() } else { self.recording.alive() };
+        self.started.extend(new.into_iter().filter(|pid| alive.contains(pid)).map(|pid| (pid, AT_START)));
+        for (process, left) in std::mem::take(&mut self.started) {
+            let Some(image) = tree::image(process) else { continue };
+            let steady = self.read(process);
+            if !steady && left > 1 {
+                self.started.insert(process, left - 1);
+            }
+            self.seen.insert(process, Seen { image, left: if steady { 0 } else { LOOKS } });
+        }
     }
 
     /// Switches the events of all tasks on. Later ones are added by the kernel.
@@ -147,6 +201,11 @@ impl<'a> Watch<'a> {
     /// Reads a process between two marks. Returns whether it need not be read again, as far as can
     /// be told now.
     fn read(&mut self, process: i32) -> bool {
+        if proc::is_32_bit_file(Path::new(&format!("/proc/{process}/exe"))) {
+            // No tracepoint tells its system calls.
+            self.narrow.extend(tree::image(process));
+            return true;
+        }
         let forks = forks();
         let threads = proc::threads(process);
         self.note(process, RawKind::ReadStart { threads });

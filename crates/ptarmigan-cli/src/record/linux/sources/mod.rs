@@ -1,5 +1,6 @@
 //! Collects raw events from their sources, and keeps them until the end of the recording.
 mod described;
+pub(crate) mod execs;
 pub(crate) mod mappings;
 pub(crate) mod merge;
 pub(crate) mod perf;

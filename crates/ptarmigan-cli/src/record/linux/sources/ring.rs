@@ -88,6 +88,21 @@ impl PerfRing {
     ) -> Result<Self, Failure> {
         attr.__bindgen_anon_2.wakeup_watermark = (bytes / 8) as u32;
         attr.set_watermark(1);
+        Self::map(attr, pid, cpu, bytes)
+    }
+
+    /// Opens a ring as [`open`](Self::open) does, whose descriptor becomes readable at each record.
+    pub(crate) fn waking(
+        attr: &mut b::perf_event_attr,
+        pid: i32,
+        cpu: u16,
+        bytes: usize,
+    ) -> Result<Self, Failure> {
+        attr.__bindgen_anon_2.wakeup_events = 1;
+        Self::map(attr, pid, cpu, bytes)
+    }
+
+    fn map(attr: &mut b::perf_event_attr, pid: i32, cpu: u16, bytes: usize) -> Result<Self, Failure> {
         let fd = open_event(attr, pid, cpu).map_err(|e| allowed::no_perf_events(&e))?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.

@@ -6,6 +6,7 @@
 //! that is blocked stays blocked.
 use super::sys;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -221,12 +222,16 @@ pub(crate) fn timespec(time: Duration) -> libc::timespec {
     libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() }
 }
 
-/// Waits for a signal that `unblocked` lets through, at most so long.
-pub(crate) fn wait_for(unblocked: &libc::sigset_t, most: Duration) {
+/// Waits for a signal that `unblocked` lets through, or until one of the descriptors is readable,
+/// at most so long.
+pub(crate) fn wait_for(unblocked: &libc::sigset_t, descriptors: &[RawFd], most: Duration) {
     let most = timespec(most);
-    // SAFETY: ppoll gets no descriptor, and reads one timespec and one set, which live until it
-    // returns.
-    unsafe { libc::ppoll(ptr::null_mut(), 0, &raw const most, unblocked) };
+    let poll = |&fd: &RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut polls: Vec<libc::pollfd> = descriptors.iter().map(poll).collect();
+    let count = polls.len() as libc::nfds_t;
+    // SAFETY: ppoll reads and writes `count` descriptors, and reads one timespec and one set, which
+    // live until it returns.
+    unsafe { libc::ppoll(polls.as_mut_ptr(), count, &raw const most, unblocked) };
 }
 
 /// Passes signals on to `pid` from now on, or to no process if it is 0.
