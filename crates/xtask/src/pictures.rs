@@ -46,7 +46,7 @@ const PICTURES: [Picture; 3] = [
         file: "book/src/img/report-desktop.png",
         source: Source::Page,
         width: 1080,
-        height: 1320,
+        height: 1215,
         dark: false,
     },
     Picture {

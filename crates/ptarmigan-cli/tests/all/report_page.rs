@@ -1,7 +1,7 @@
 //! The page of `report`, with the built program: its parts, links, advice and data.
 use crate::program::{crate_file, json, shipped};
 use crate::report::{Dir, anon, header, program, report, trace, write};
-use ptarmigan_trace::{CloneKind, Kind, Name};
+use ptarmigan_trace::{Call, CloneKind, Kind, Name, Note};
 use std::collections::BTreeSet;
 
 /// Returns the page about traces.
@@ -225,4 +225,31 @@ fn a_thousand_programs_and_an_empty_recording_have_pages_of_bounded_size() {
     let empty = trace(&dir, "empty.ptrace", &header(""), &[], false, 0);
     let html = page(&dir, &[&empty]);
     assert!(html.contains("<h1>Table pages: (no name)</h1>") && !html.contains("NaN"), "{html}");
+}
+
+#[test]
+fn lines_of_time_name_their_recording_and_calls_that_were_not_made_are_none() {
+    let dir = Dir::new("times");
+    let with = |name: &str, call: Option<Call>| {
+        let mut kinds = program();
+        let took = |call| (0, Kind::Note(Note::Took { call, nanos: 4_000_000, away: 0 }));
+        kinds.splice(6..6, call.map(took));
+        trace(&dir, &format!("{name}.ptrace"), &header(name), &kinds, true, 0)
+    };
+    let (fork, vfork) = (with("one", Some(Call::Fork)), with("two", Some(Call::Vfork)));
+    let row = |html: &str, what: &str| {
+        between(html, &format!("<tr><td>{what}</td>"), "</tr>").first().map(|row| (*row).to_owned())
+    };
+    let html = page(&dir, &[&fork, &vfork, "--advice", "none"]);
+    for line in ["<b>A · one: ", "<b>B · two: "] {
+        assert!(html.contains(line), "{line}: {html}");
+    }
+    let expected = "<td>4.0 ms in 1</td><td>none</td><td>–</td>";
+    assert_eq!(row(&html, "forks").as_deref(), Some(expected), "B has times, and no fork");
+    assert_eq!(row(&html, "CPU time"), None, "neither has it");
+    let html = page(&dir, &[&fork, &with("three", None), "--advice", "none"]);
+    let expected = "<td>4.0 ms in 1</td><td>not recorded</td><td>–</td>";
+    assert_eq!(row(&html, "forks").as_deref(), Some(expected), "B has no times of calls");
+    assert_eq!(between(&html, "Each bar counts the flushes in one of ", " equal").len(), 1);
+    assert!(!html.contains(" (A) and 320 (B)"), "as many parts for both");
 }

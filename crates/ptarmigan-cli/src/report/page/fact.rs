@@ -8,6 +8,8 @@ pub(super) struct Fact {
     pub(super) value: String,
     pub(super) number: Compare,
     pub(super) better: Better,
+    /// Stands for an empty value beside another recording's.
+    pub(super) absent: &'static str,
 }
 
 impl Fact {
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     fn said(a: Compare, b: Compare, better: Better, alike: bool) -> String {
-        let fact = |number| Fact { what: "", value: String::new(), number, better };
+        let fact = |number| Fact { what: "", value: String::new(), number, better, absent: "" };
         difference(&fact(a), &fact(b), alike)
     }
 

@@ -8,9 +8,9 @@ use crate::report::words::{count, letter, on_axis, plural, share, size};
 
 /// Returns the first lines: the programs that were recorded.
 pub(super) fn lead(all: &[Figures]) -> String {
-    let lines = lead_lines(all).into_iter().zip(all);
-    let html = |(line, one): (String, &Figures)| {
-        format!("{}<p class=\"lead\">{}</p>\n", times::lead(one), escape(&line))
+    let lines = lead_lines(all).into_iter().zip(time_lines(all)).zip(all);
+    let html = |((line, time), one): ((String, Option<String>), &Figures)| {
+        format!("{}<p class=\"lead\">{}</p>\n", times::lead(one, time.as_deref()), escape(&line))
     };
     lines.map(html).collect()
 }
@@ -101,8 +101,7 @@ pub(in crate::report) fn rows(all: &[Figures]) -> (Vec<String>, Vec<Vec<String>>
             continue;
         }
         let mut cells = vec![first.what.to_owned()];
-        let value =
-            |fact: &Fact| if fact.is_there() { fact.value.clone() } else { "not recorded".to_owned() };
+        let value = |fact: &Fact| if fact.is_there() { fact.value.clone() } else { fact.absent.to_owned() };
         cells.extend(each.iter().map(|one| value(&one[row])));
         if let [_, second] = each.as_slice() {
             cells.push(difference(first, &second[row], alike));
@@ -119,7 +118,7 @@ fn figures(one: &Figures) -> Vec<Fact> {
     let full = &tables.fullness;
     let truth = &facts.truth;
     let part = |part: u64, of: u64| Compare::Share(part as f64 / (of as f64).max(1.0));
-    let fact = |what, value, number, better| Fact { what, value, number, better };
+    let fact = |what, value, number, better| Fact { what, value, number, better, absent: "not recorded" };
     let number = |what, n: u64| fact(what, count(n), Compare::Ratio(n as f64), Better::Less);
     let ours = flushes.ours.page + flushes.ours.range + flushes.ours.full;
     let (bytes, median) = (facts.peak_table_bytes, tables.lifetimes.median[0]);

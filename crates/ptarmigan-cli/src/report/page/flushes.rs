@@ -57,9 +57,11 @@ pub(super) fn flushes(all: &[Figures]) -> String {
         }
         table.finish()
     });
+    // Each trace has as many parts, unless it is shorter than that.
+    let parts = all.iter().map(|one| one.flushes.points.len()).max().unwrap_or(0);
     let part = format!(
         "Each bar counts the flushes in one of {} equal parts of the recording.",
-        said(all, |one| count(one.flushes.points.len() as u64))
+        count(parts as u64)
     );
     section(all, "flushes", &heading, caption, &(content + &note(&part) + &note(&found(all))))
 }

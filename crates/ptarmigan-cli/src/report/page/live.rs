@@ -21,14 +21,13 @@ pub(super) fn levels(all: &[Figures]) -> String {
     let made = said(all, |one| count(one.tables.made.iter().sum()));
     let reuse = |one: &Figures| one.tables.made.iter().sum::<u64>() / one.facts.peak_live_tables.max(1);
     let mut caption = format!(
-        "Table pages by level, over the recording: each column shows the peak within its slice of it. In all, {made} \
-         are made."
+        "Table pages by level: each column shows the peak within its slice of the recording. In all, {made} are made."
     );
     if all.iter().all(|one| reuse(one) >= 10) {
         let times = said(all, |one| count(reuse(one)));
         caption += &format!(
-            " So a page is made a table {times} times over. What an allocation takes matters here, more than \
-             the memory in tables."
+            " On average a page becomes a table {times} times: the cost of an allocation matters more here \
+             than the memory in tables."
         );
     }
     let content = pictures(all, |one, width| picture(all, one, width));

@@ -43,8 +43,7 @@ pub(super) fn page(all: &[Figures]) -> String {
     html += &warnings(all);
     html += "</header>\n";
     let (parts, folded) = parts(all);
-    html += &advice::advice(all);
-    html += &facts::facts(all);
+    html += &format!("<div class=\"top\">\n{}{}</div>\n", advice::advice(all), facts::facts(all));
     html += &contents(&parts, &folded);
     let bodies = |parts: &[Part]| parts.iter().map(|part| part.html.as_str()).collect::<String>();
     html += &format!("<main>\n{}", bodies(&parts));

@@ -6,11 +6,11 @@ use crate::report::words::count;
 use ptarmigan_replay::account::{Family, Times, TimesReport, seconds_of};
 
 /// Returns the line that sums up the times, with its remarks. Empty if the recording has no times.
-pub(super) fn lead(one: &Figures) -> String {
-    let Some(TimesReport { line: Some(line), remarks, .. }) = &one.times else { return String::new() };
+pub(super) fn lead(one: &Figures, line: Option<&str>) -> String {
+    let (Some(TimesReport { remarks, .. }), Some(line)) = (&one.times, line) else { return String::new() };
     let remarks: String =
         remarks.iter().map(|remark| format!("<p class=\"note\">{}</p>\n", escape(remark))).collect();
-    format!("<p class=\"lead\"><b>{}.</b></p>\n{remarks}", escape(line))
+    format!("<p class=\"lead\"><b>{}</b></p>\n{remarks}", escape(line))
 }
 
 /// Returns the times as figures, which are empty if the recording does not have them.
@@ -19,8 +19,10 @@ pub(super) fn rows(one: &Figures) -> Vec<Fact> {
     let row = |what, time: Option<(String, f64)>| {
         let (value, number) =
             time.map_or((String::new(), Compare::No), |(value, seconds)| (value, Compare::Ratio(seconds)));
-        Fact { what, value, number, better: Better::Less }
+        Fact { what, value, number, better: Better::Less, absent: "not recorded" }
     };
+    // A recording with times has all calls of the families.
+    let none = |fact: Fact, absent| if times.is_some() { Fact { absent, ..fact } } else { fact };
     let mut rows = vec![
         row("CPU time", times.and_then(|times| cpu(times, times.cpu()))),
         row("CPU time in the kernel", times.and_then(|times| cpu(times, times.kernel))),
@@ -32,9 +34,9 @@ pub(super) fn rows(one: &Figures) -> Vec<Fact> {
         ("exits", Family::Exits),
         ("mmap and the like", Family::Mappings),
     ] {
-        rows.push(row(what, times.and_then(|times| calls(times, family))));
+        rows.push(none(row(what, times.and_then(|times| calls(times, family))), "none"));
     }
-    rows.push(row("faults (about)", times.and_then(faults)));
+    rows.push(none(row("faults (about)", times.and_then(faults)), "too little CPU time"));
     rows
 }
 

@@ -13,8 +13,8 @@ const STYLE: &str = "text{font-family:system-ui,'Segoe UI','Liberation Sans','De
     svg svg text{font-size:13px}.m{font-size:12px;fill:#57606a}\
     .g{stroke:#e4e7eb;fill:none}.a{stroke:#828b96;fill:none}.mark{fill:#1b1f23}\
     .f0{fill:#0b62ab}.f1{fill:#b5620a}.f2{fill:#2a8a61}.f3{fill:#a2528f}.shade{fill:#e9ecf0;stroke:#828b96}\
-    .name{font-size:38px;font-weight:600}.line{font-size:20px;fill:#57606a}\
-    .warn{fill:#b3420a}.value{font-size:40px;font-weight:600}.what{font-size:18px;fill:#57606a}.advice{font-size:21px;font-weight:600}";
+    .name{font-size:38px;font-weight:600}.line{font-size:20px;fill:#57606a}.two{font-size:15px}\
+    .warn{fill:#b3420a}.value{font-size:40px;font-weight:600}.pair{font-size:28px}.what{font-size:18px;fill:#57606a}.advice{font-size:21px;font-weight:600}";
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 48.0;
@@ -36,19 +36,28 @@ pub(in crate::report) fn card(all: &[Figures]) -> String {
     let names: Vec<String> = shown.iter().map(|one| name(one, 46 / shown.len())).collect();
     let title = cut(&format!("Page tables: {}", names.join(" → ")), 52);
     text(MARGIN, 76.0, "name", &title);
-    for (n, (line, times)) in page::lead_lines(shown).iter().zip(page::time_lines(shown)).enumerate() {
-        text(MARGIN, 116.0 + 28.0 * n as f64, "line", &cut(times.as_ref().unwrap_or(line), 108));
+    let leads = page::lead_lines(shown).into_iter().zip(page::time_lines(shown));
+    let leads: Vec<String> = leads.map(|(line, times)| times.unwrap_or(line)).collect();
+    let (class, lines) = match leads.as_slice() {
+        [one] => ("line", in_two(one, 104)),
+        // Each stays one line, and the line of its times has some 140 characters.
+        several => ("line two", several.iter().map(|line| cut(line, 142)).collect()),
+    };
+    for (n, line) in lines.iter().enumerate() {
+        text(MARGIN, 114.0 + 28.0 * n as f64, class, line);
     }
     if shown.iter().any(|one| one.facts.lost > 0) {
         let says = "Events were lost in recording: every figure is a guess.";
-        text(MARGIN, 116.0 + 28.0 * shown.len() as f64, "line warn", says);
+        text(MARGIN, 114.0 + 28.0 * lines.len() as f64, "line warn", says);
     }
     let (_, rows) = page::rows(shown);
     for (n, what) in NUMBERS.iter().enumerate() {
         let Some(row) = rows.iter().find(|row| row[0] == *what) else { continue };
         let x = MARGIN + INNER / 3.0 * n as f64;
         let values: Vec<&str> = row.iter().skip(1).take(shown.len()).map(String::as_str).collect();
-        text(x, 210.0, "value", &cut(&values.join(" → "), 20));
+        // Two values of ten characters fit in a third of the card only if they are smaller.
+        let class = if values.len() > 1 { "value pair" } else { "value" };
+        text(x, 210.0, class, &cut(&values.join(" → "), 20));
         let change = row.get(3).map_or(String::new(), |change| format!(": {change}"));
         text(x, 238.0, "what", &cut(&format!("{what}{change}"), 44));
     }
@@ -69,6 +78,18 @@ pub(in crate::report) fn card(all: &[Figures]) -> String {
     )
 }
 
+/// Breaks a text between words into two lines of at most `most` characters. The rest is cut.
+fn in_two(text: &str, most: usize) -> Vec<String> {
+    if text.chars().count() <= most {
+        return vec![cut(text, most)];
+    }
+    let end = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
+    match text[..end].rsplit_once(' ') {
+        Some((first, _)) => vec![cut(first, most), cut(&text[first.len() + 1..], most)],
+        None => vec![cut(text, most)],
+    }
+}
+
 /// Returns the line of advice: the first piece of the last trace that has any, else the reason.
 fn advice(all: &[Figures]) -> String {
     let advice = || all.iter().rev().filter_map(|one| one.advice.as_ref());
@@ -77,4 +98,18 @@ fn advice(all: &[Figures]) -> String {
     }
     let known = advice().next().is_some() && advice().all(|advice| advice.problem.is_none());
     if known { "No change that was tried helps.".to_owned() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_two;
+
+    #[test]
+    fn a_long_line_is_broken_between_words_and_only_the_rest_is_cut() {
+        assert_eq!(in_two("one two", 7), ["one two"]);
+        assert_eq!(in_two("one two three", 8), ["one two", "three"]);
+        assert_eq!(in_two("one two three four", 8), ["one two", "three f…"]);
+        assert_eq!(in_two("threefour", 4), ["thr…"]);
+        assert_eq!(in_two("ä ö ü", 3), ["ä", "ö ü"]);
+    }
 }
