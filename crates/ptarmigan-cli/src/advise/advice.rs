@@ -2,6 +2,7 @@
 use super::expect::Expect;
 use super::figures::{Figures, Saved};
 use super::program::work::LinuxWork;
+use ptarmigan_replay::terminal::words::count;
 use serde::Serialize;
 
 /// Whom a piece of advice is for.
@@ -100,7 +101,11 @@ impl Place {
 
 /// Formats a number of bytes, in KiB or MiB.
 pub fn size(bytes: u64) -> String {
-    if bytes < 10 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
+    if bytes < 10 << 20 {
+        format!("{} KiB", count(bytes >> 10))
+    } else {
+        format!("{} MiB", count(bytes >> 20))
+    }
 }
 
 /// Another replay.

@@ -1,4 +1,5 @@
 //! Finds advice for the author of a program in short form, for a page of other figures.
+use super::advice::{Advice, Details};
 use super::args::AdviseArgs;
 use crate::measure::page_prices::PagePrices;
 use ptarmigan_replay::{Failure, Trace};
@@ -11,6 +12,32 @@ pub struct Brief {
     pub title: String,
     /// The saving, as sentences.
     pub figure: String,
+    /// The largest mapping that it is about, as a part of a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// The function that causes most of it, with its part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+}
+
+impl Brief {
+    fn of(piece: Advice) -> Self {
+        let Advice { title, figure, details: Details { places, caller, .. }, .. } = piece;
+        let place = places.first().map(|largest| match places.len() {
+            1 => largest.text(),
+            n => format!("{}, and {} more", largest.text(), n - 1),
+        });
+        Brief { title, figure, place, caller }
+    }
+
+    /// Returns the place and the function as a line: `Where: … Function: …`. `None` if the
+    /// recording has neither.
+    pub fn line(&self) -> Option<String> {
+        let part = |word: &str, text: &Option<String>| text.as_ref().map(|text| format!("{word}: {text}."));
+        let parts = [part("Where", &self.place), part("Function", &self.caller)];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(" "))
+    }
 }
 
 /// How much advice costs.
@@ -40,5 +67,5 @@ impl Effort {
 pub fn brief(trace: Trace, memory: u64, effort: Effort) -> Result<Vec<Brief>, Failure> {
     let Effort { rounds, prices } = effort;
     let advice = super::one(trace, &AdviseArgs::for_program(memory, rounds), None, prices)?.advice;
-    Ok(advice.into_iter().map(|piece| Brief { title: piece.title, figure: piece.figure }).collect())
+    Ok(advice.into_iter().map(Brief::of).collect())
 }

@@ -1,7 +1,7 @@
 //! Figures that a second recording should show, once a piece of advice is followed.
 use super::facts::Facts;
 use super::figures::{Figures, LEAST_SHARE, Saved};
-use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::terminal::words::{count, several};
 use serde::Serialize;
 
 /// A figure that every recording has, of some programs or of the whole.
@@ -121,7 +121,7 @@ impl Expect {
     pub fn text(&self) -> String {
         let number = match self.figure {
             Figure::ForkSeconds => Figure::seconds(self.without),
-            _ => format!("{:.0}", self.without),
+            _ => count(self.without.round() as u64),
         };
         let of =
             if self.programs.is_empty() { String::new() } else { format!(" ({})", self.programs.join(", ")) };

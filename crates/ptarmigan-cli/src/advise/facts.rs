@@ -242,6 +242,8 @@ impl Facts {
         if let Some(file) = found.file {
             let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
             text += &format!(" ({}{line})", symbols.text(file));
+        } else if let Some(module) = found.module {
+            text += &format!(" in {}", symbols.text(module));
         }
         Some((text, most as f64 / all.max(1) as f64))
     }

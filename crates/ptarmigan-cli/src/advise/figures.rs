@@ -1,5 +1,5 @@
 //! Counts of a replay, and the savings between two replays.
-use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::terminal::words::{count, several};
 use ptarmigan_replay::{CountedRun, OpClass};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -166,7 +166,10 @@ impl Saved {
                 0 => {}
                 // The figure is in the document, and no reason to do anything.
                 1.. if (saved as f64) < of as f64 * LEAST_SHARE => {}
-                1.. => less.push(format!("{saved} of {}{which} ({share})", several(of, thing))),
+                1.. => {
+                    let saved = count(saved.unsigned_abs());
+                    less.push(format!("{saved} of {}{which} ({share})", several(of, thing)));
+                }
                 // Nor is this one, which every run differs by.
                 _ if (saved as f64) > -(of as f64 * LEAST_SHARE) => {}
                 _ => more.push(format!("{}{which}", several(saved.unsigned_abs(), thing))),
@@ -292,7 +295,7 @@ mod tests {
         };
         assert_eq!(
             say(change),
-            "Saves 25000 of 100000 faults (25 %), 400 of 1000 tables made (40 %) and 30 % of the replay's time \
+            "Saves 25,000 of 100,000 faults (25 %), 400 of 1,000 tables made (40 %) and 30 % of the replay's time \
              (50 % of fault). But it takes 10 tables at the peak more."
         );
         let lost: fn(&mut CountedRun) = |run| (run.made, run.peak, run.at_end) = (1020, 501, 918);
@@ -309,11 +312,11 @@ mod tests {
         assert!(slow.slows() && slow.pays(&figures(|_| {})), "its counts pay");
         assert_eq!(
             slow.reason(&figures(|_| {})),
-            "saves 400 of 1000 tables made (40 %), but the replay gets 20 % slower"
+            "saves 400 of 1,000 tables made (40 %), but the replay gets 20 % slower"
         );
         slow.forget_times();
         assert!(!slow.slows(), "the rounds do not tell");
-        assert_eq!(slow.sentence(&figures(|_| {})), "Saves 400 of 1000 tables made (40 %).");
+        assert_eq!(slow.sentence(&figures(|_| {})), "Saves 400 of 1,000 tables made (40 %).");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::check::Check;
 use super::expect::Expect;
 use super::figures::percent;
 use super::report::TraceReport;
+use ptarmigan_replay::terminal::words::{count, several};
 
 /// The width of the text where the terminal has room for it.
 pub const COLUMNS: usize = 80;
@@ -17,7 +18,6 @@ const STAYS: char = '\u{1}';
 pub fn text(report: &TraceReport, width: usize) -> String {
     let mut out = Paragraphs { text: String::new(), width };
     let TraceReport { name, method, processes, running, events, whole, .. } = report;
-    let plural = |n: u64| if n == 1 { "" } else { "es" };
     if let Some(times) = &report.times {
         let line = times.line.as_deref().unwrap_or_default();
         out.add(0, &format!("{name}: {line}."));
@@ -26,14 +26,14 @@ pub fn text(report: &TraceReport, width: usize) -> String {
     out.add(
         0,
         &format!(
-            "{name}: {processes} process{}{}, {events} events, {} faults, by {method}; {} tables made, {} at \
-             the peak, {} at the end of programs",
-            plural(*processes),
-            if *running > 0 { format!(" ({running} running already)") } else { String::new() },
-            whole.faults,
-            whole.tables_made,
-            whole.tables_peak,
-            whole.tables_at_end,
+            "{name}: {}{}, {}, {}, by {method}; {} made, {} at the peak, {} at the end of programs",
+            several(*processes, "process"),
+            if *running > 0 { format!(" ({} running already)", count(*running)) } else { String::new() },
+            several(*events, "event"),
+            several(whole.faults, "fault"),
+            several(whole.tables_made, "table"),
+            count(whole.tables_peak),
+            count(whole.tables_at_end),
         ),
     );
     let sum: f64 = whole.causes.values().map(|cause| cause.ns).sum();
@@ -99,7 +99,7 @@ fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
     out.add(3, &advice.figure);
     let details = &advice.details;
     if let [_, _, ..] = details.programs.as_slice() {
-        let one = |share: &ProgramShare| format!("{} {}", share.name, share.count);
+        let one = |share: &ProgramShare| format!("{} {}", share.name, count(share.count));
         let shares: Vec<String> = details.programs.iter().take(SHOWN).map(one).collect();
         out.add(3, &format!("By program: {}.", shares.join(", ")));
     }

@@ -296,7 +296,7 @@ fn huge_pages_save_the_faults_of_full_regions_until_a_part_goes_or_the_program_f
     assert_eq!(found["saved"]["tables_made"], 0, "Linux has them in reserve");
     let fewer = made(&found["without"]) - made(&found["variants"][0]);
     assert!(fewer >= 4, "all but the one with a hole: {found:#}");
-    assert!(figure(found).contains(&format!("makes {fewer} fewer.")), "{found:#}");
+    assert!(figure(found).contains(&format!("makes {fewer} tables fewer.")), "{found:#}");
     // The library, in the recording as it is: the first write to an empty region maps a large page,
     // whether the region gets full or not. Where a read came first it does not.
     let library = &found["variants"][2];
@@ -313,7 +313,7 @@ fn huge_pages_save_the_faults_of_full_regions_until_a_part_goes_or_the_program_f
     // Four and four large pages after the fork, one fewer after the second split.
     let peak = library["tables_peak"].as_u64().expect("a count");
     assert_eq!(large["tables_peak_with_reserve"], peak + 7, "{found:#}");
-    let said = " map 5 large pages, 2426 faults find their page mapped, and 2 splits are made.";
+    let said = " map 5 large pages, 2,426 faults find their page mapped, and 2 splits are made.";
     assert!(figure(found).contains(said), "{found:#}");
 }
 
@@ -503,7 +503,7 @@ fn a_program_that_makes_tables_again_and_again_is_told_how_many_pages_caching_sp
     let rejected = report["rejected"].as_array().expect("a list");
     if let Some(caching) = rejected.iter().find(|one| one["kind"] == "caching") {
         let why = caching["reason"].as_str().expect("a text");
-        assert!(why.contains("of 15001 pages that the allocator clears, it spares 14996 (100 %)"), "{why}");
+        assert!(why.contains("of 15,001 pages that the allocator clears, it spares 14,996 (100 %)"), "{why}");
         return;
     }
     let found = piece(&report, "caching");
@@ -515,7 +515,11 @@ fn a_program_that_makes_tables_again_and_again_is_told_how_many_pages_caching_sp
     assert_eq!(found["value"], found["saved"]["work_share"]);
     let figure = found["figure"].as_str().expect("a text");
     let spared = 15_001 - count("with", "misses");
-    let says = format!("of 15001 pages that the allocator clears, it spares {spared} (");
+    let says = format!(
+        "of 15,001 pages that the allocator clears, it spares {},{:03} (",
+        spared / 1000,
+        spared % 1000
+    );
     assert!(figure.contains(&says), "{figure}");
     // Three tables at a time need no more than the smallest magazine.
     assert!(found["title"].as_str().is_some_and(|title| title.contains("magazine=4")), "{found:#}");

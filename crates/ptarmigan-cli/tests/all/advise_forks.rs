@@ -56,7 +56,7 @@ fn forks_that_only_start_a_program_have_their_seconds_and_program() {
     assert_eq!(found["programs"][0]["count"], 10);
     let seconds_of = found["programs"][0]["seconds"].as_f64().expect("a number");
     assert!((seconds_of - 0.6).abs() < 1e-9, "{found:#}");
-    assert!(figure(found).contains("the largest parent has 8004 KiB in 21 leaf tables"), "{found:#}");
+    assert!(figure(found).contains("the largest parent has 8,004 KiB in 21 leaf tables"), "{found:#}");
     // No fork of the recording is short, and without rounds no price was measured: nothing is known
     // of a small fork, and no seconds are predicted.
     assert!(!figure(found).contains("as vfork, execve included"), "{found:#}");
@@ -143,7 +143,7 @@ fn a_snapshot_is_told_from_workers() {
     assert!(!kinds(&report).contains(&"fork-memory"), "{report:#}");
     let why = reason(&report, "fork-memory");
     assert!(why.contains("8 forks of redis-server copied up to 48 MiB in 200 leaf tables"), "{why}");
-    assert!(why.contains("the parent copies what it writes meanwhile (2400 pages)"), "{why}");
+    assert!(why.contains("the parent copies what it writes meanwhile (2,400 pages)"), "{why}");
 }
 
 #[test]

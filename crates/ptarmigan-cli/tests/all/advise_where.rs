@@ -1,6 +1,7 @@
 //! Advice says where: the program, the mapping, the allocator and its switch, the function.
 use crate::advise::{BASE, EXEC, advice, figure, kinds, made, map, piece, reason, write};
-use crate::program::Temporary;
+use crate::program::{Temporary, crate_file};
+use crate::report::{Dir, report};
 use ptarmigan_trace::{Cause, Event, Header, Kind, Method, Name, Note, Object, Place, Runtime, Writer};
 use serde_json::Value;
 
@@ -48,9 +49,13 @@ fn the_switch_is_that_of_the_allocator_that_owns_the_mapping() {
     assert!(!unknown.contains("GLIBC_TUNABLES"), "{unknown}");
 }
 
-#[test]
-fn advice_names_program_mapping_and_function() {
-    let file = Temporary::new("named.ptrace");
+/// A program with 8 MiB of shared memory, `cache`, that `load` fills to three quarters.
+fn named() -> Temporary {
+    named_with(300, 100)
+}
+
+fn named_with(known: u64, unknown: u64) -> Temporary {
+    let file = Temporary::new(&format!("named{known}.ptrace"));
     let mut writer = Writer::new(Vec::new(), &Header::new("run", 1, Method::Synthetic), 3).expect("a header");
     let texts = ["load", "store.c", "cache"].map(|text| writer.text(text).expect("a text"));
     let place = Place { function: Some(texts[0]), file: Some(texts[1]), line: 12, ..Place::default() };
@@ -61,11 +66,17 @@ fn advice_names_program_mapping_and_function() {
     let caller = |events, place| note(Note::Caller { cause: Cause::Fault, page: BASE, events, place });
     let mut kinds = vec![EXEC, Kind::Name(Name::new("app")), map(BASE, 2048), note(mapped)];
     kinds.extend((0..2048).map(|page| write(BASE + page)));
-    kinds.extend([caller(300, place), caller(100, None), EXIT]);
+    kinds.extend([caller(known, place), caller(unknown, None), EXIT]);
     for kind in kinds {
         writer.event(&Event { task: 0, cpu: 0, kind }).expect("an event");
     }
     std::fs::write(&file.0, writer.finish(0).expect("a trace").0).expect("a temporary file");
+    file
+}
+
+#[test]
+fn advice_names_program_mapping_and_function() {
+    let file = named();
     let report = advice(&file.0, &[]);
     let found = piece(&report, "huge-pages");
     assert_eq!(found["title"], "use huge pages for 4 regions of 2 MiB, all full: app");
@@ -74,10 +85,78 @@ fn advice_names_program_mapping_and_function() {
     assert_eq!((&place["address"], &place["bytes"]), (&(BASE << 12).into(), &(8 << 20).into()));
     assert_eq!(found["caller"], "load (store.c:12): 75 % of those of app");
     let text = crate::program::ptarmigan(&["advise", "--rounds", "0", file.path()]).good();
-    assert!(text.contains("\n   Where: shared memory cache of app at 0x8000000000, 8192 KiB."), "{text}");
+    assert!(text.contains("\n   Where: shared memory cache of app at 0x8000000000, 8,192 KiB."), "{text}");
     assert!(text.contains("\n   Function: load (store.c:12): 75 % of those of app."), "{text}");
-    assert!(text.contains("\n   A second recording should show: 4 faults instead of 2048 (app)."), "{text}");
+    assert!(text.contains("\n   A second recording should show: 4 faults instead of 2,048 (app)."), "{text}");
     assert!(!figure(found).contains("By program"), "one program is in the title: {found:#}");
+}
+
+#[test]
+fn advice_in_short_has_its_place_and_function_in_one_line() {
+    let dir = Dir::new("short-place");
+    let file = named();
+    let text = report(&[file.path(), "--markdown"]).out;
+    let line = "\n   Where: shared memory cache of app at 0x8000000000, 8,192 KiB. Function: load (store.c:12): 75 % \
+                of those of app.\n";
+    assert!(text.contains(line), "{text}");
+    let page = dir.path("page.html");
+    assert_eq!(report(&[file.path(), "-o", &page]).status, Some(0));
+    let html = dir.read("page.html");
+    assert!(
+        html.contains("<br>Where: shared memory cache of app at 0x8000000000, 8,192 KiB. Function: "),
+        "{html}"
+    );
+    // A recording without either has no such line.
+    let dense = crate_file("tests/advise/dense.ptrace");
+    assert!(!report(&[&dense, "--markdown"]).out.contains("Function:"));
+}
+
+#[test]
+fn a_layout_of_a_runtime_is_not_the_users() {
+    let sparse = |name: &str, runtime: Option<Runtime>| {
+        let mut events = vec![(0, EXEC), (0, Kind::Name(Name::new("app")))];
+        events.extend(runtime.map(|runtime| (0, Kind::Note(Note::Runtime(runtime)))));
+        events.push((0, map(BASE, 40 * 512)));
+        events.extend((0..40).map(|region| (0, write(BASE + region * 512))));
+        events.push((0, EXIT));
+        advice(&made(name, |_| {}, 0, &events).0, &[])
+    };
+    for (name, runtime) in [("own", None), ("own-glibc", Some(Runtime::Glibc))] {
+        let title = piece(&sparse(name, runtime), "sparse-layout")["title"].clone();
+        assert_eq!(title, "keep pages together: 40 pages are spread over 40 tables: app");
+    }
+    for (runtime, owner) in
+        [(Runtime::Jvm, "the Java virtual machine"), (Runtime::Go, "Go's runtime"), (Runtime::V8, "V8")]
+    {
+        let report = sparse("laid-out", Some(runtime));
+        assert_eq!(kinds(&report), [""; 0], "{report:#}");
+        let said =
+            format!("keep pages together: 40 pages are spread over 40 tables, laid out by {owner} of app");
+        assert_eq!(reason(&report, "sparse-layout"), said);
+    }
+}
+
+#[test]
+fn a_function_of_a_small_part_is_not_the_answer() {
+    let named = |known| {
+        let file = named_with(known, 1000 - known);
+        piece(&advice(&file.0, &[]), "huge-pages")["caller"].clone()
+    };
+    assert_eq!(named(100), "load (store.c:12): 10 % of those of app");
+    assert_eq!(named(99), Value::Null);
+}
+
+#[test]
+fn sentences_about_no_table_are_left_out() {
+    // Small pages and huge pages need as many tables without a reserve: one region.
+    let mut events = vec![(0, EXEC), (0, map(BASE, 2 * 512)), (0, map(BASE + 2 * 512, 16))];
+    events.extend((0..512 + 512 / 2).map(|page| (0, write(BASE + page))));
+    events.push((0, EXIT));
+    let report = advice(&made("one-table", |_| {}, 0, &events).0, &[]);
+    let all = report.to_string();
+    for phrase in [" 0 fewer", "makes 0", "most 0", "0 tables (0 KiB)", " 0 more"] {
+        assert!(!all.contains(phrase), "{phrase}: {report:#}");
+    }
 }
 
 #[test]

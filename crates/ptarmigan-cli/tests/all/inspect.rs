@@ -123,7 +123,7 @@ fn everything_that_a_trace_may_have_fits_80_columns() {
     for line in out.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    assert!(out.contains("at stops     2251799813685248 pages found in 1 run that"), "{out}");
+    assert!(out.contains("at stops     2,251,799,813,685,248 pages found in 1 run that"), "{out}");
     assert!(out.contains("system calls of 32-bit programs") && out.contains("stack-limit 1"), "{out}");
 }
 

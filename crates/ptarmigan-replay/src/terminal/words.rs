@@ -20,7 +20,7 @@ pub fn several(n: u64, thing: &str) -> String {
         (_, true) => "es",
         (_, false) => "s",
     };
-    format!("{n} {thing}{ending}")
+    format!("{} {thing}{ending}", count(n))
 }
 
 /// Formats a number of things that were something.
@@ -41,6 +41,7 @@ mod tests {
     fn one_thing_is_singular() {
         assert_eq!([0, 1, 2].map(|n| several(n, "task")), ["0 tasks", "1 task", "2 tasks"]);
         assert_eq!([1, 2].map(|n| several(n, "process")), ["1 process", "2 processes"]);
+        assert_eq!(several(40_684, "fault"), "40,684 faults");
         assert_eq!([1, 2].map(|n| several_were(n, "region")), ["1 region was", "2 regions were"]);
     }
 }

@@ -4,6 +4,7 @@ use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Measure, Side};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Work};
+use ptarmigan_replay::terminal::words::count;
 use ptarmigan_replay::{CountedMachine, Failure, SoloTrace};
 
 const KIND: &str = "flush-model";
@@ -67,7 +68,10 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure, costs: Option<Costs>) -> 
         );
         return not(true, reason);
     }
-    let count = |c: &FlushCounts| format!("{} of one page, {} of several, {} full", c.page, c.range, c.full);
+    let kinds = |c: &FlushCounts| {
+        let [page, range, full] = [c.page, c.range, c.full].map(|n| count(n as u64));
+        format!("{page} of one page, {range} of several, {full} full")
+    };
     let saved = Saved::between(&linux.1, &best.1);
     Ok(Verdict::Advised(Box::new(Advice {
         kind: KIND,
@@ -80,8 +84,8 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure, costs: Option<Costs>) -> 
             linux.2 / 1000.0,
             percent(of_flushes),
             percent(value),
-            count(&best.3),
-            count(&linux.3),
+            kinds(&best.3),
+            kinds(&linux.3),
         ),
         how: "the boot parameter as above, or TlbConfig::costs.".to_owned(),
         not_measured: "the flushes themselves: they are counted in the replay and priced. Asking other CPUs \

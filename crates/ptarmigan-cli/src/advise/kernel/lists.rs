@@ -7,6 +7,7 @@
 use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
+use ptarmigan_replay::terminal::words::{count, several};
 use ptarmigan_replay::{CountedMachine, Failure, SoloTrace};
 
 const KIND: &str = "caching";
@@ -84,8 +85,9 @@ fn verdict(
     let spared = without.misses.saturating_sub(with.misses);
     let share = spared as f64 / (without.misses as f64).max(1.0);
     let pages = format!(
-        "of {} pages that the allocator clears, it spares {spared} ({})",
-        without.misses,
+        "of {} that the allocator clears, it spares {} ({})",
+        several(without.misses, "page"),
+        count(spared),
         percent(share)
     );
     if share < LEAST_SHARE || saved.work_share < LEAST_SHARE {
@@ -107,9 +109,10 @@ fn verdict(
         to: To::Kernel,
         title: format!("cache table pages: {}", settings(&on)),
         figure: format!(
-            "Caching pays: {pages}. {} Keeps {} pages at the most, where the usual settings keep {usual}.",
+            "Caching pays: {pages}. {} Keeps {} pages at the most, where the usual settings keep {}.",
             saved.sentence(&without),
-            with.cached_peak
+            count(with.cached_peak),
+            count(usual),
         ),
         how: "the boot parameter as above; ListsConfig::fixed_budget for the budget.".to_owned(),
         not_measured: "a kernel's own allocator, which may be slower or faster than the library's; several \
@@ -158,7 +161,7 @@ mod tests {
         let advice = judged(2_500, 0.2).unwrap_or_else(|reason| panic!("{reason}"));
         assert!(
             advice.figure.starts_with(
-                "Caching pays: of 10000 pages that the allocator clears, it spares 7500 (75 %). Saves 20 % of \
+                "Caching pays: of 10,000 pages that the allocator clears, it spares 7,500 (75 %). Saves 20 % of \
                  the replay's time."
             ),
             "{}",
@@ -174,7 +177,7 @@ mod tests {
         let reason = judged(100, 0.0).err().unwrap_or_else(|| panic!("advised"));
         assert_eq!(
             reason,
-            "caching is not shown to pay: of 10000 pages that the allocator clears, it spares 9900 (99 %), and \
+            "caching is not shown to pay: of 10,000 pages that the allocator clears, it spares 9,900 (99 %), and \
              no difference of times was found"
         );
     }
@@ -185,9 +188,9 @@ mod tests {
             (9_901, 0.5, "spares 99 (1.0 %), and 50 % of the replay's time"),
             (10_000, 0.5, "spares 0 (0 %)"),
             (12_000, 0.5, "spares 0 (0 %)"),
-            (100, 0.009, "spares 9900 (99 %), and 0.9 % of the replay's time"),
+            (100, 0.009, "spares 9,900 (99 %), and 0.9 % of the replay's time"),
             (10_000, 0.0, "spares 0 (0 %), and no time that the replays would show"),
-            (100, -0.25, "spares 9900 (99 %), and takes 25 % more of the replay's time"),
+            (100, -0.25, "spares 9,900 (99 %), and takes 25 % more of the replay's time"),
         ] {
             let reason = judged(misses, share).err().unwrap_or_else(|| panic!("{misses} {share}: advised"));
             assert!(reason.starts_with("caching does not pay: "), "{reason}");

@@ -7,6 +7,7 @@ use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Measure, Side};
 use ptarmigan::params::{AutoParams, UserPte};
+use ptarmigan_replay::terminal::words::count;
 use ptarmigan_replay::{Failure, PlacedMachine, PlacedRun, PlacedTrace, SoloTrace};
 
 const KIND: &str = "userpte";
@@ -43,7 +44,8 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure) -> Result<Verdict, Failur
     };
     let spared = high.opened.saturating_sub(chosen.opened);
     if spared < LEAST_WINDOWS {
-        let reason = format!("userpte={name} saves {spared} of {} windows on tables", high.opened);
+        let reason =
+            format!("userpte={name} saves {} of {} windows on tables", count(spared), count(high.opened));
         return not(true, reason);
     }
     let faults = recorded.trace().faults.max(1);
@@ -55,12 +57,13 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure) -> Result<Verdict, Failur
         to: To::Kernel,
         title: format!("on a 32-bit machine: userpte={name}"),
         figure: format!(
-            "Of {} leaf tables {} are in high memory, and with the default {}. {spared} of {} windows on them are not \
+            "Of {} leaf tables {} are in high memory, and with the default {}. {} of {} windows on them are not \
              opened ({}, {:.2} for each fault). 4 GiB of memory, 768 MiB of them low.",
-            chosen.tables,
-            chosen.high,
-            high.high,
-            high.opened,
+            count(chosen.tables),
+            count(chosen.high),
+            count(high.high),
+            count(spared),
+            count(high.opened),
             percent(spared as f64 / high.opened as f64),
             spared as f64 / faults as f64,
         ),

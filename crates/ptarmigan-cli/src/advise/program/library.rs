@@ -6,7 +6,7 @@
 use crate::advise::advice::{LargeFigures, Variant};
 use crate::advise::figures::Figures;
 use crate::advise::measure::{Measure, Side};
-use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::terminal::words::{self, several};
 use ptarmigan_replay::{CountedMachine, CountedRun, HugeFaults, SoloTrace, Trace};
 
 /// Replays the recording once with large pages. Returns the counts, as sentences and as a variant.
@@ -38,7 +38,7 @@ fn told(run: &CountedRun, whole: &Figures) -> (String, Variant) {
         // Two CPUs fault on one page, and only one of them maps it: rarer with large pages.
         lost @ ..=-1 => format!("{} fewer find", several(lost.unsigned_abs(), "fault")),
         1 => "1 fault finds".to_owned(),
-        spared @ (0 | 2..) => format!("{spared} faults find"),
+        spared @ (0 | 2..) => format!("{} find", several(spared.unsigned_abs(), "fault")),
     };
     let sentence = format!(
         " Counted in the library, with large pages wherever they fit, in sparse regions too: faults map {}, \
@@ -48,10 +48,10 @@ fn told(run: &CountedRun, whole: &Figures) -> (String, Variant) {
         several(large.splits, "split"),
         if large.splits == 1 { "is" } else { "are" },
         several(figures.tables_made, "table"),
-        whole.tables_made,
-        figures.tables_peak,
-        whole.tables_peak,
-        large.tables_peak_with_reserve,
+        words::count(whole.tables_made),
+        words::count(figures.tables_peak),
+        words::count(whole.tables_peak),
+        words::count(large.tables_peak_with_reserve),
     );
     let variant = Variant::new("large pages of the library in all areas", &figures);
     (sentence, Variant { large: Some(large), ..variant })

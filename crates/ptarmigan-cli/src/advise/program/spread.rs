@@ -3,8 +3,13 @@ use super::super::advice::{Rejected, To};
 use super::pack::Packed;
 use super::seen::REGION;
 use super::zones::{Layout, Zone, Zones};
+use ptarmigan_replay::terminal::words::{count, several};
 use std::collections::HashMap;
 
+/// The kind of advice on mappings.
+pub const SPARSE_LAYOUT: &str = "sparse-layout";
+/// The kind of advice on arenas of glibc's allocator.
+pub const ARENAS: &str = "arenas";
 /// A zone is sparse if its tables are at most this full, on average.
 const SPARSE: u64 = REGION / 8;
 /// The fewest tables of a program that packing has to save.
@@ -14,8 +19,6 @@ const LEAST: u64 = 4;
 pub struct Found {
     /// The kind of advice.
     pub kind: &'static str,
-    /// The advice.
-    pub title: String,
     /// How to follow it.
     pub how: &'static str,
     /// The pages that move, by program.
@@ -24,7 +27,7 @@ pub struct Found {
 
 /// Finds programs whose mappings are sparse, among those that are told.
 pub fn sparse(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Rejected> {
-    let kind = "sparse-layout";
+    let kind = SPARSE_LAYOUT;
     let chosen = |zone: &Zone, pages: &[u64]| {
         let mut regions: Vec<u64> = pages.iter().map(|page| page / REGION).collect();
         regions.dedup();
@@ -35,28 +38,22 @@ pub fn sparse(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Reject
         let reason = "no program spreads few pages of its own mappings over many tables".to_owned();
         return Err(Rejected { kind, to: To::Program, measured: true, reason });
     }
-    let sum = |of: fn(&Packed) -> u64| programs.values().map(of).sum::<u64>();
-    let (pages, regions) = (sum(Packed::pages), sum(Packed::regions));
-    let title = format!("keep pages together: {pages} pages are spread over {regions} tables");
     let how = "place what is used together in one mapping, one after the other: a dense array with an index \
                instead of an address computed from a key, small stacks and buffers from one pool.";
-    Ok(Found { kind, title, how, programs })
+    Ok(Found { kind, how, programs })
 }
 
 /// Finds programs whose allocator has arenas, among those that are told.
 pub fn arenas(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Rejected> {
-    let kind = "arenas";
+    let kind = ARENAS;
     let programs = packed(zones, told, |zone, _| zone.arena);
     if programs.is_empty() {
         let reason = "no allocator has arenas of 64 MiB that one arena could replace".to_owned();
         return Err(Rejected { kind, to: To::Program, measured: true, reason });
     }
-    let sum = |of: fn(&Packed) -> u64| programs.values().map(of).sum::<u64>();
-    let (pages, arenas) = (sum(Packed::pages), sum(Packed::zones));
-    let title = format!("fewer arenas: {arenas} of them hold {pages} pages");
     let how = "MALLOC_ARENA_MAX=1, GLIBC_TUNABLES=glibc.malloc.arena_max=1, or mallopt(M_ARENA_MAX, 1): one \
                arena for all threads.";
-    Ok(Found { kind, title, how, programs })
+    Ok(Found { kind, how, programs })
 }
 
 /// Packs the chosen zones of each program in which that saves tables.
@@ -72,6 +69,16 @@ fn packed(
 }
 
 impl Found {
+    /// Returns the advice, in a few words.
+    pub fn title(&self) -> String {
+        let sum = |of: fn(&Packed) -> u64| self.programs.values().map(of).sum::<u64>();
+        let pages = several(sum(Packed::pages), "page");
+        if self.kind == ARENAS {
+            return format!("fewer arenas: {} of them hold {pages}", count(sum(Packed::zones)));
+        }
+        format!("keep pages together: {pages} are spread over {}", several(sum(Packed::regions), "table"))
+    }
+
     /// Returns over how many tables the pages of each program are spread.
     pub fn regions(&self) -> impl Iterator<Item = (u32, u64)> {
         self.programs.iter().map(|(number, packed)| (*number, packed.regions()))

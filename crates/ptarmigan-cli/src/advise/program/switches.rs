@@ -19,10 +19,20 @@ pub fn owner(runtimes: &BTreeSet<Runtime>, heap: bool) -> Option<Runtime> {
     order.iter().copied().find(|runtime| runtimes.contains(runtime))
 }
 
-/// Returns how memory of an owner gets huge pages, as a part of a sentence.
-pub fn switch(owner: Runtime) -> String {
+/// Returns the runtime that maps all memory of a program and decides where it is, as a part of a
+/// sentence.
+pub fn lays_out(runtimes: &BTreeSet<Runtime>) -> Option<&'static str> {
+    let known =
+        [(Runtime::Jvm, "the Java virtual machine"), (Runtime::Go, "Go's runtime"), (Runtime::V8, "V8")];
+    known.into_iter().find_map(|(runtime, name)| runtimes.contains(&runtime).then_some(name))
+}
+
+/// Returns how memory of an owner gets huge pages, as a part of a sentence. `heap`: `brk` made it.
+pub fn switch(owner: Runtime, heap: bool) -> String {
     match owner {
-        Runtime::Glibc => format!("glibc's malloc: {GLIBC}"),
+        Runtime::Glibc if heap => format!("glibc's malloc: {GLIBC}"),
+        // Programs with an allocator of their own, such as compilers, map theirs beside malloc's.
+        Runtime::Glibc => format!("if glibc's malloc maps it: {GLIBC}"),
         Runtime::Jemalloc => "jemalloc: MALLOC_CONF=thp:always (5.1 and later; JE_MALLOC_CONF where its \
                               functions have the prefix je_)"
             .to_owned(),
@@ -72,11 +82,18 @@ mod tests {
     }
 
     #[test]
+    fn mapped_memory_is_not_said_to_be_of_glibc() {
+        let words = "glibc's malloc: GLIBC_TUNABLES";
+        assert!(switch(Runtime::Glibc, true).starts_with(words));
+        assert!(switch(Runtime::Glibc, false).starts_with("if glibc's malloc maps it: GLIBC_TUNABLES"));
+    }
+
+    #[test]
     fn no_switch_of_another_allocator_is_named() {
         for owner in [Runtime::Jemalloc, Runtime::Jvm, Runtime::Go, Runtime::V8, Runtime::Tcmalloc] {
-            assert!(!switch(owner).contains("GLIBC"), "{owner:?}");
+            assert!(!switch(owner, false).contains("GLIBC"), "{owner:?}");
         }
-        assert!(switch(Runtime::Jvm).contains("-XX:+UseTransparentHugePages"));
-        assert!(switch(Runtime::Jemalloc).contains("thp:always"));
+        assert!(switch(Runtime::Jvm, false).contains("-XX:+UseTransparentHugePages"));
+        assert!(switch(Runtime::Jemalloc, false).contains("thp:always"));
     }
 }

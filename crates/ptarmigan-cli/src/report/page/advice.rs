@@ -26,7 +26,8 @@ pub(super) fn advice(all: &[Figures]) -> String {
         let mut html = "<ol class=\"advice\">\n".to_owned();
         for piece in advice.pieces.iter().take(SHOWN) {
             let (title, figure) = (escape(&sentence(&piece.title)), escape(sentences(&piece.figure, FIGURE)));
-            html += &format!("<li><strong>{title}</strong> {figure}</li>\n");
+            let line = piece.line().map_or(String::new(), |line| format!("<br>{}", escape(&line)));
+            html += &format!("<li><strong>{title}</strong> {figure}{line}</li>\n");
         }
         html += "</ol>\n";
         let more = advice.pieces.len().saturating_sub(SHOWN);

@@ -67,6 +67,11 @@ pub(in crate::report) fn markdown(all: &[Figures]) -> String {
                 number + 1,
                 text(&cut(sentences(&piece.figure, page::ADVICE_FIGURE), LINE))
             );
+            // A line break, and a line of the same list item.
+            if let Some(line) = piece.line() {
+                out.truncate(out.len() - 1);
+                out += &format!("<br>\n   {}\n", text(&cut(&line, LINE)));
+            }
         }
     }
     out

@@ -9,7 +9,7 @@ use super::super::share::Forks;
 use super::super::unfit::not;
 use super::{LEAST_SECONDS, Look, Proposal, list};
 use ptarmigan_replay::Failure;
-use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::terminal::words::{count, several};
 use ptarmigan_trace::{Call, Cause, Runtime};
 use std::collections::{BTreeMap, HashSet};
 
@@ -64,7 +64,7 @@ impl Look<'_> {
         if starters.is_empty() {
             let reason = match found.all {
                 0 => "the program does not fork".to_owned(),
-                n => format!("of {n} forks none only starts another program"),
+                n => format!("of {} none only starts another program", several(n, "fork")),
             };
             return Ok(vec![not(kind, reason)]);
         }
@@ -122,8 +122,9 @@ impl Look<'_> {
             self.weigh(Proposal {
                 kind,
                 title: format!(
-                    "share tables with children that only start a program: {all} of {} forks, by {}",
-                    found.all,
+                    "share tables with children that only start a program: {} of {}, by {}",
+                    count(all),
+                    several(found.all, "fork"),
                     list(&programs, programs.iter().any(|share| share.seconds.is_some()))
                 ),
                 before,
@@ -288,14 +289,16 @@ impl Look<'_> {
         let each = if time.times > 0 { time.ns as f64 / 1e9 / time.times as f64 } else { 0.0 };
         let saved = each * spared as f64;
         let mut before = format!(
-            "{children} children of one {} use its shared memory and end, at most {at_once} at once. ",
-            program.name
+            "{} children of one {} use its shared memory and end, at most {} at once. ",
+            count(children),
+            program.name,
+            count(at_once)
         );
         if time.times > 0 {
             before += &format!(
-                "A fork took {} on average, {} forks fewer save {}. ",
+                "A fork took {} on average, {} fewer save {}. ",
                 Figure::seconds(each),
-                spared,
+                several(spared, "fork"),
                 Figure::seconds(saved)
             );
         }
@@ -311,7 +314,11 @@ impl Look<'_> {
         };
         self.weigh(Proposal {
             kind,
-            title: format!("keep child processes for further work: {children} forks of {}", program.name),
+            title: format!(
+                "keep child processes for further work: {} of {}",
+                several(children, "fork"),
+                program.name
+            ),
             before,
             how: how.to_owned(),
             not_measured: "what starting a connection costs beside memory (authentication, caches of the \

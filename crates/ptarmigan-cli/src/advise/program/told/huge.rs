@@ -8,7 +8,7 @@ use super::super::unfit::{Unfit, not};
 use super::super::{library, switches};
 use super::{Look, Proposal, list};
 use crate::advise::advice::Details;
-use ptarmigan_replay::terminal::words::{several, several_were};
+use ptarmigan_replay::terminal::words::{count, several, several_were};
 use ptarmigan_replay::{Failure, SPLIT, SoloTrace};
 use ptarmigan_trace::Cause;
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ impl Look<'_> {
             if reasons.is_empty() {
                 reasons.push(match sparse {
                     0 => "no aligned 2 MiB of private memory were touched".to_owned(),
-                    n => format!("{n} aligned regions of 2 MiB were touched, and none is full"),
+                    n => format!("{} of 2 MiB touched, and none is full", several_were(n, "aligned region")),
                 });
             }
             return Ok(not(KIND, reasons.join("; ")));
@@ -94,10 +94,11 @@ impl Look<'_> {
         let bare = SoloTrace::new(found.rewrite(trace, false, SPLIT));
         let bare = Figures::of(&[self.measure.once(self.side(&bare))?]);
         let tables = advice.without.tables_made.saturating_sub(bare.tables_made);
-        advice.figure += &format!(
-            " Linux keeps a table in reserve for each huge page, so VmPTE stays; a kernel that keeps none \
-             makes {tables} fewer."
-        );
+        advice.figure += " Linux keeps a table in reserve for each huge page, so VmPTE stays";
+        advice.figure += &match tables {
+            0 => ".".to_owned(),
+            n => format!("; a kernel that keeps none makes {} fewer.", several(n, "table")),
+        };
         let mut split = None;
         if found.splits() > 0 {
             let old = SoloTrace::new(found.rewrite(trace, true, ONE_BY_ONE));
@@ -122,7 +123,8 @@ impl Look<'_> {
             advice.figure += &format!(" {} touched and not full.", several_were(sparse, "further region"));
         }
         if untouched > 0 {
-            advice.figure += &format!(" Pages that were never touched take {} KiB more.", untouched * 4);
+            advice.figure +=
+                &format!(" Pages that were never touched take {} KiB more.", count(untouched * 4));
         }
         advice.variants.push(Variant::new("without a table in reserve", &bare));
         advice.variants.extend(split);
@@ -169,14 +171,15 @@ impl Look<'_> {
     fn switches(&self, spots: &[Spot]) -> String {
         let owner = |spot: &Spot| {
             let program = &self.facts.programs[self.facts.program(spot.program)];
-            Some((program.name.clone(), switches::owner(&program.runtimes, self.is_heap(spot))?))
+            let heap = self.is_heap(spot);
+            Some((program.name.clone(), switches::owner(&program.runtimes, heap)?, heap))
         };
-        let owners: Vec<Option<(String, _)>> = spots.iter().map(owner).collect();
+        let owners: Vec<Option<(String, _, _)>> = spots.iter().map(owner).collect();
         let known: BTreeSet<_> = owners.iter().flatten().collect();
         let mut text: Vec<String> = known
             .iter()
             .take(4)
-            .map(|(program, owner)| format!("{program}: {}.", switches::switch(*owner)))
+            .map(|(program, owner, heap)| format!("{program}: {}.", switches::switch(*owner, *heap)))
             .collect();
         if known.is_empty() || owners.contains(&None) {
             let rest = if known.is_empty() { "" } else { "For other memory: " };

@@ -4,12 +4,14 @@ use super::super::empty::EmptyTables;
 use super::super::pack;
 use super::super::seen::PAGE;
 use super::super::shared::{SharedMappings, SharedObject, spaces_by_program};
-use super::super::spread::Found;
+use super::super::spread::{self, Found};
+use super::super::switches;
 use super::super::unfit::not;
 use super::{Look, Proposal, list};
 use ptarmigan_replay::Failure;
 use ptarmigan_replay::terminal::words::several;
 use ptarmigan_trace::{Call, Cause, Runtime};
+use std::collections::BTreeSet;
 
 /// The words for a number of tables and their bytes.
 fn tables(n: u64) -> String {
@@ -27,14 +29,16 @@ impl Look<'_> {
         let (told, wrappers): (Vec<_>, Vec<_>) =
             regions.into_iter().partition(|(number, _)| self.is_told(*number));
         let all: u64 = told.iter().map(|(_, n)| n).sum();
-        let mut counted = String::new();
-        if found.peak > 0 || found.at_end > 0 {
-            counted = format!(
-                "t most {} were empty at once, and {} at the ends of address spaces",
-                tables(found.peak),
-                tables(found.at_end)
-            );
-        }
+        let counted = match (found.peak, found.at_end) {
+            (0, 0) => String::new(),
+            (peak, 0) => format!("at most {} empty at once", tables(peak)),
+            (0, at_end) => format!("{} empty at the ends of address spaces", tables(at_end)),
+            (peak, at_end) => format!(
+                "at most {} empty at once, and {} at the ends of address spaces",
+                tables(peak),
+                tables(at_end)
+            ),
+        };
         let mut reclaimed = String::new();
         if found.reclaimed > 0 {
             reclaimed = format!(
@@ -48,10 +52,13 @@ impl Look<'_> {
                 (0, []) => "memory that is given back leaves no empty table behind".to_owned(),
                 (0, _) => "empty tables are of programs that start others".to_owned(),
                 (n, _) => {
-                    format!("the program uses all {n} tables again that calls for a part leave empty")
+                    format!(
+                        "calls for a part leave {} empty, and the program uses all of that again",
+                        several(n, "table")
+                    )
                 }
             }];
-            reasons.extend(Some(format!("a{counted}")).filter(|_| !counted.is_empty()));
+            reasons.extend(Some(counted).filter(|text| !text.is_empty()));
             reasons.extend(Some(reclaimed).filter(|text| !text.is_empty()));
             return Ok(not(kind, reasons.join("; ")));
         }
@@ -65,9 +72,7 @@ impl Look<'_> {
                 several(all, "table"),
                 list(&programs, false)
             ),
-            before: format!(
-                "Calls for a part take the last page of a table and leave it. A{counted}.{also} "
-            ),
+            before: format!("Calls for a part take the last page of a table and leave it: {counted}.{also} "),
             how: "when the last page of an aligned 2 MiB is free, call madvise(MADV_DONTNEED) once for all \
                   2 MiB (Linux 6.14 and later frees the table then), or munmap them. jemalloc, mimalloc: a \
                   larger purge or segment size."
@@ -92,18 +97,33 @@ impl Look<'_> {
             Ok(found) => found,
             Err(rejected) => return Ok(Verdict::Not(rejected)),
         };
-        // Arenas of that size are glibc's: an allocator that is known to be another one has others.
-        if found.kind == "arenas" {
+        let runtimes = |number: u32| &self.facts.programs[self.facts.program(number)].runtimes;
+        if found.kind == spread::ARENAS {
+            // Arenas of that size are glibc's: an allocator that is known to be another one has others.
             found.programs.retain(|number, _| {
-                let runtimes = &self.facts.programs[self.facts.program(*number)].runtimes;
-                runtimes.is_empty() || runtimes.contains(&Runtime::Glibc)
+                runtimes(*number).is_empty() || runtimes(*number).contains(&Runtime::Glibc)
             });
             if found.programs.is_empty() {
                 return Ok(not(found.kind, "mappings of 64 MiB are not of glibc's malloc".to_owned()));
             }
+        } else {
+            // A runtime that maps all memory of a program has laid it out, not the program.
+            let layer = |number: u32| switches::lays_out(runtimes(number));
+            let theirs: BTreeSet<String> = found
+                .programs
+                .keys()
+                .filter_map(|number| Some(format!("{} of {}", layer(*number)?, self.facts.name(*number))))
+                .collect();
+            let all = found.title();
+            found.programs.retain(|number, _| layer(*number).is_none());
+            if found.programs.is_empty() {
+                let theirs: Vec<String> = theirs.into_iter().collect();
+                return Ok(not(found.kind, format!("{all}, laid out by {}", theirs.join(", "))));
+            }
         }
         let programs = self.by_program(found.regions());
-        let Found { kind, title, how, programs: packed } = found;
+        let title = found.title();
+        let Found { kind, how, programs: packed } = found;
         self.weigh(Proposal {
             kind,
             title: format!("{title}: {}", list(&programs, false)),
@@ -130,7 +150,10 @@ impl Look<'_> {
         if chosen.is_empty() {
             let reason = match found.objects.len() {
                 0 => "no shared memory of 4 MiB or more is mapped".to_owned(),
-                n => format!("of {} no two processes fill tables for one", several(n as u64, "object")),
+                n => format!(
+                    "of {} of shared memory no two processes fill tables for one",
+                    several(n as u64, "object")
+                ),
             };
             return Ok(not(kind, reason));
         }
@@ -161,8 +184,9 @@ impl Look<'_> {
         self.weigh(Proposal {
             kind,
             title: format!(
-                "use huge pages for {} of shared memory that {processes} processes map: {}",
+                "use huge pages for {} of shared memory that {} map: {}",
                 size(bytes),
+                several(processes, "process"),
                 list(&programs, false)
             ),
             before: format!(

@@ -10,12 +10,16 @@ use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::unfit::not;
 use crate::measure::page_prices::PagePrices;
+use ptarmigan_replay::terminal::words::count;
 use ptarmigan_replay::{Failure, SoloTrace, Trace};
 use ptarmigan_trace::Cause;
 use std::collections::BTreeMap;
 
 /// The least saving of seconds that is advice by itself.
 const LEAST_SECONDS: f64 = 0.005;
+
+/// The least part of a program's work that makes a function worth naming.
+const LEAST_CALLER: f64 = 0.1;
 
 /// A change of a program that may pay.
 struct Proposal {
@@ -90,6 +94,9 @@ impl Look<'_> {
         let first = shares.first()?;
         let program = self.facts.programs.iter().position(|program| program.name == first.name)?;
         let (function, part) = self.facts.caller(program, cause, &self.recorded.trace().symbols)?;
+        if part < LEAST_CALLER {
+            return None;
+        }
         Some(format!("{function}: {} of those of {}", percent(part), first.name))
     }
 
@@ -174,7 +181,7 @@ fn list(shares: &[ProgramShare], always: bool) -> String {
     }
     let one = |share: &ProgramShare| {
         let seconds = share.seconds.map_or(String::new(), |s| format!(" ({})", Figure::seconds(s)));
-        format!("{} {}{seconds}", share.name, share.count)
+        format!("{} {}{seconds}", share.name, count(share.count))
     };
     let named: Vec<String> = shares.iter().take(4).map(one).collect();
     let more = shares.len().saturating_sub(4);
