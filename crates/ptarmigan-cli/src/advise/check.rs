@@ -3,19 +3,28 @@
 //! A prediction is a saving: the figure of the first recording less the one that is expected. It is
 //! compared with the figure of the first recording less that of the second. The second recording
 //! has to be of the same work: each program of the advice is started as often, within a fifth.
-use super::advice::Advice;
+//!
+//! One second recording may follow several pieces of advice, and not others. A piece that the
+//! second recording gets again, with half the saving or more, was not carried out: a figure that
+//! fell nevertheless fell by another piece. Pieces that were carried out and save the same figure
+//! are judged together: between the largest saving of them and the sum, as savings may overlap.
+use super::advice::{Advice, Verdict};
 use super::expect::{Expect, Figure};
 use super::facts::Facts;
 use super::figures::{Figures, percent};
 use super::measure::{Measure, Side};
+use super::program;
 use ptarmigan_replay::{Failure, SoloTrace, Trace};
 use ptarmigan_trace::Unseen;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// A prediction holds if it is off by this part of itself at the most.
 const WITHIN: f64 = 0.2;
 /// Less than this part of the predicted saving is none.
 const NONE: f64 = 0.2;
+/// A piece was not carried out if the second recording gets it with this part of its saving.
+const AGAIN: f64 = 0.5;
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,10 +32,10 @@ const NONE: f64 = 0.2;
 pub enum Holds {
     /// The saving is as predicted, within a fifth.
     Held,
-    /// There is a saving, and it is smaller or larger.
-    Partly,
-    /// There is hardly any.
-    Not,
+    /// The saving is smaller or larger.
+    Missed,
+    /// The second recording is of a program that needs the advice as much as before.
+    NotCarriedOut,
     /// The recordings do not tell.
     CannotBeTold,
 }
@@ -40,6 +49,12 @@ pub struct CheckedFigure {
     /// The figure of the second recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<f64>,
+    /// The part of the prediction that it is off by: below 0 if less is saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed_by: Option<f64>,
+    /// The pieces that save this figure too, and were carried out, by their number from 1.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub with_pieces: Vec<usize>,
     /// The result.
     pub result: Holds,
     /// Why the recordings do not tell.
@@ -54,8 +69,11 @@ pub struct CheckedAdvice {
     pub kind: &'static str,
     /// The change.
     pub title: String,
-    /// The result of all figures: the worst, and `partly` if some hold and some do not.
+    /// The result of all figures: the worst of those that are known.
     pub result: Holds,
+    /// The part of the prediction that the worst figure is off by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed_by: Option<f64>,
     /// The figures.
     pub figures: Vec<CheckedFigure>,
 }
@@ -76,6 +94,8 @@ pub struct After {
     whole: Figures,
     lost: u64,
     unseen: Unseen,
+    /// The advice that it gets.
+    again: Vec<Advice>,
 }
 
 impl After {
@@ -102,34 +122,108 @@ impl After {
         let (name, lost, unseen) = (trace.name.clone(), trace.lost, trace.header.unseen);
         let solo = SoloTrace::new(trace);
         let whole = Figures::of(&[measure.once(Side { trace: &solo, on: measure.usual })?]);
-        Ok(After { name, facts, whole, lost, unseen })
+        let verdicts = program::advise(&solo, &facts, &whole, &measure.counts(), None)?;
+        let again = verdicts.into_iter().filter_map(|verdict| match verdict {
+            Verdict::Advised(advice) => Some(*advice),
+            Verdict::Not(_) => None,
+        });
+        Ok(After { name, again: again.collect(), facts, whole, lost, unseen })
     }
 
     /// Compares advice from the first recording.
     pub fn check(self, advice: &[Advice], before: &Trace, facts: &Facts) -> Check {
-        let advice = advice.iter().map(|piece| {
-            let figures: Vec<CheckedFigure> =
-                piece.details.expect.iter().map(|expect| self.figure(expect, before, facts)).collect();
+        let left: Vec<Left> = advice.iter().map(|piece| self.left(piece)).collect();
+        let shares = |one: usize, other: usize| {
+            one != other
+                && advice[one]
+                    .details
+                    .expect
+                    .iter()
+                    .any(|a| advice[other].details.expect.iter().any(|b| same(a, b)))
+        };
+        let certain: Vec<bool> = left.iter().map(|left| left.saving >= AGAIN).collect();
+        // Another piece that was carried out takes a part of what this one would save.
+        let open = |piece: usize| {
+            let others = (0..advice.len()).any(|other| shares(piece, other) && !certain[other]);
+            certain[piece] || left[piece].share >= AGAIN && others
+        };
+        let open: Vec<bool> = (0..advice.len()).map(open).collect();
+        let one = |(number, piece): (usize, &Advice)| {
+            let figures = piece.details.expect.iter().map(|expect| {
+                let others = (0..advice.len()).filter(|other| *other != number && !open[*other]);
+                let others = others.flat_map(|other| {
+                    let shared = advice[other].details.expect.iter().find(|e| same(e, expect));
+                    shared.map(|e| (other + 1, e.saving()))
+                });
+                self.figure(expect, &others.collect::<Vec<_>>(), open[number], before, facts)
+            });
+            let figures: Vec<CheckedFigure> = figures.collect();
             let result = together(figures.iter().map(|figure| figure.result));
-            CheckedAdvice { kind: piece.kind, title: piece.title.clone(), result, figures }
-        });
-        let advice = advice.collect();
-        Check { name: self.name, advice }
+            let parts = figures.iter().filter(|figure| figure.result == Holds::Missed);
+            let parts = parts.filter_map(|figure| figure.missed_by);
+            let missed_by = parts.max_by(|a, b| a.abs().total_cmp(&b.abs()));
+            CheckedAdvice { kind: piece.kind, title: piece.title.clone(), result, missed_by, figures }
+        };
+        let checked = advice.iter().enumerate().map(one).collect();
+        Check { name: self.name.clone(), advice: checked }
     }
 
-    fn figure(&self, expect: &Expect, before: &Trace, facts: &Facts) -> CheckedFigure {
+    /// Returns how much of a piece of advice the second recording still gets.
+    fn left(&self, piece: &Advice) -> Left {
+        let names = |advice: &Advice| -> BTreeSet<String> {
+            advice.details.programs.iter().map(|share| share.name.clone()).collect()
+        };
+        let of = names(piece);
+        let same_programs = |other: &&Advice| of.is_empty() || !names(other).is_disjoint(&of);
+        let again = self.again.iter().filter(|other| other.kind == piece.kind).find(same_programs);
+        let Some(again) = again else { return Left::default() };
+        // Seconds are predicted if prices were measured, which they are once.
+        let both = piece.details.expect.iter().find_map(|first| {
+            let now = again.details.expect.iter().find(|now| now.figure == first.figure)?;
+            Some((first, now))
+        });
+        let share = |expect: &Expect| expect.saving() / expect.without;
+        both.map_or(Left::default(), |(first, now)| Left {
+            saving: now.saving() / first.saving(),
+            share: share(now) / share(first),
+        })
+    }
+
+    fn figure(
+        &self,
+        expect: &Expect,
+        others: &[(usize, f64)],
+        open: bool,
+        before: &Trace,
+        facts: &Facts,
+    ) -> CheckedFigure {
         let recorded = match self.not_comparable(expect, before, facts) {
             Some(why) => Err(why),
             None => expect.figure.of(&expect.programs, &self.facts, &self.whole),
         };
-        let expect = expect.clone();
-        match recorded {
-            Err(why) => CheckedFigure { expect, recorded: None, result: Holds::CannotBeTold, why: Some(why) },
-            Ok(recorded) => {
-                let result = judged(expect.saving(), expect.without - recorded);
-                CheckedFigure { expect, recorded: Some(recorded), result, why: None }
-            }
+        let checked = CheckedFigure {
+            expect: expect.clone(),
+            recorded: None,
+            missed_by: None,
+            with_pieces: Vec::new(),
+            result: Holds::CannotBeTold,
+            why: None,
+        };
+        let recorded = match recorded {
+            Err(why) => return CheckedFigure { why: Some(why), ..checked },
+            Ok(recorded) => recorded,
+        };
+        let checked = CheckedFigure { recorded: Some(recorded), ..checked };
+        if open {
+            return CheckedFigure { result: Holds::NotCarriedOut, ..checked };
         }
+        let own = expect.saving();
+        let most = others.iter().fold(own, |most, (_, saving)| most.max(*saving));
+        let sum = own + others.iter().map(|(_, saving)| saving).sum::<f64>();
+        let missed_by = off(most, sum, expect.without - recorded);
+        let result = if missed_by.abs() <= WITHIN { Holds::Held } else { Holds::Missed };
+        let with_pieces = others.iter().map(|(number, _)| *number).collect();
+        CheckedFigure { missed_by: Some(missed_by), with_pieces, result, ..checked }
     }
 
     /// Returns why a figure of the second recording cannot be compared with the first one's.
@@ -154,58 +248,96 @@ impl After {
     }
 }
 
-/// Compares a saving with the predicted one.
-fn judged(predicted: f64, recorded: f64) -> Holds {
-    let part = recorded / predicted;
-    if (part - 1.0).abs() <= WITHIN {
-        Holds::Held
-    } else if part >= NONE {
-        Holds::Partly
+/// The part of a piece of advice that the second recording still gets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Left {
+    /// The saving, as a part of that of the first recording.
+    saving: f64,
+    /// The part of the figure that it saves, as a part of that of the first recording.
+    share: f64,
+}
+
+/// Returns whether two predictions are about one figure.
+fn same(a: &Expect, b: &Expect) -> bool {
+    let common = || a.programs.iter().any(|name| b.programs.contains(name));
+    a.figure == b.figure && (a.programs.is_empty() || b.programs.is_empty() || common())
+}
+
+/// Returns the part of a predicted saving of `least` to `most` that a recorded one is off by: below
+/// 0 if it is smaller.
+fn off(least: f64, most: f64, recorded: f64) -> f64 {
+    if recorded < least {
+        recorded / least - 1.0
+    } else if recorded > most {
+        recorded / most - 1.0
     } else {
-        Holds::Not
+        0.0
     }
 }
 
-/// Puts the results of several figures together.
+/// Puts the results of several figures together: the worst of those that are known.
 fn together(results: impl Iterator<Item = Holds>) -> Holds {
-    let told: Vec<Holds> = results.filter(|result| *result != Holds::CannotBeTold).collect();
-    let all = |holds| told.iter().all(|result| *result == holds);
-    match told.as_slice() {
-        [] => Holds::CannotBeTold,
-        _ if all(Holds::Held) => Holds::Held,
-        _ if all(Holds::Not) => Holds::Not,
-        _ => Holds::Partly,
+    let worst = |result: &Holds| match result {
+        Holds::CannotBeTold => 0,
+        Holds::Held => 1,
+        Holds::Missed => 2,
+        Holds::NotCarriedOut => 3,
+    };
+    results.max_by_key(worst).unwrap_or(Holds::CannotBeTold)
+}
+
+/// Returns the words for a result, with the part that a prediction is off by.
+fn words(result: Holds, missed_by: Option<f64>) -> String {
+    match (result, missed_by) {
+        (Holds::Held, _) => "held".to_owned(),
+        (Holds::Missed, Some(part)) if part < 0.0 => format!("missed by {}", percent(-part)),
+        (Holds::Missed, Some(part)) => format!("missed by {}, more than predicted", percent(part)),
+        (Holds::Missed, None) => "missed".to_owned(),
+        (Holds::NotCarriedOut, _) => "not carried out".to_owned(),
+        (Holds::CannotBeTold, _) => "cannot be told".to_owned(),
     }
 }
 
-impl Holds {
-    /// Returns the words for it.
-    pub fn words(self) -> &'static str {
-        match self {
-            Holds::Held => "held",
-            Holds::Partly => "partly",
-            Holds::Not => "not",
-            Holds::CannotBeTold => "cannot be told",
+impl CheckedAdvice {
+    /// Returns the result as a part of a sentence.
+    pub fn words(&self) -> String {
+        let words = words(self.result, self.missed_by);
+        if self.result != Holds::NotCarriedOut {
+            return words;
         }
+        let fell = |figure: &CheckedFigure| {
+            figure.recorded.is_some_and(|r| figure.expect.without - r >= figure.expect.saving() * NONE)
+        };
+        let also =
+            if self.figures.iter().any(fell) { "; other changes save some of its figures" } else { "" };
+        format!("{words}: the second recording gets the same advice{also}")
     }
 }
 
 impl CheckedFigure {
     /// Returns the comparison as a sentence.
     pub fn sentence(&self) -> String {
-        let Expect { figure, without, with, .. } = &self.expect;
-        let predicted = figure.amount(self.expect.saving());
+        let Expect { figure, without, .. } = &self.expect;
+        let mut predicted = format!("{} less predicted", figure.amount(self.expect.saving()));
+        if !self.with_pieces.is_empty() {
+            let numbers: Vec<String> = self.with_pieces.iter().map(usize::to_string).collect();
+            predicted += &format!(" beside piece {}", numbers.join(" and "));
+        }
         let (Some(recorded), None) = (self.recorded, &self.why) else {
             let why = self.why.as_deref().unwrap_or("the second recording does not have it");
-            return format!("{predicted} less predicted: {}, as {why}.", self.result.words());
+            return format!("{predicted}: {}, as {why}.", words(self.result, None));
         };
         let saving = without - recorded;
         let part = if saving >= 0.0 {
-            format!("{} less recorded, {} of that", figure.amount(saving), percent(saving / (without - with)))
+            format!("{} recorded, {} of that", figure.bare(saving), percent(saving / self.expect.saving()))
         } else {
-            format!("{} more recorded", figure.amount(-saving))
+            format!("{} more recorded", figure.bare(-saving))
         };
-        format!("{predicted} less predicted, {part}: {}.", self.result.words())
+        let result = match self.result {
+            Holds::NotCarriedOut => String::new(),
+            result => format!(": {}", words(result, self.missed_by)),
+        };
+        format!("{predicted}, {part}{result}.")
     }
 }
 
@@ -214,31 +346,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prediction_holds_within_a_fifth_and_partly_if_there_is_some_saving() {
-        let cases = [
-            (100.0, Holds::Held),
-            (80.0, Holds::Held),
-            (120.0, Holds::Held),
-            (79.0, Holds::Partly),
-            (121.0, Holds::Partly),
-            (20.0, Holds::Partly),
-            (19.0, Holds::Not),
-            (-50.0, Holds::Not),
-        ];
-        for (recorded, holds) in cases {
-            assert_eq!(judged(100.0, recorded), holds, "{recorded}");
-        }
+    fn a_saving_is_off_by_its_part_of_the_prediction() {
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        near(off(100.0, 100.0, 79.0), -0.21);
+        near(off(100.0, 100.0, 121.0), 0.21);
+        near(off(100.0, 100.0, -50.0), -1.5);
+        // Pieces that save one figure: no less than the largest, and no more than all of them.
+        near(off(100.0, 150.0, 120.0), 0.0);
+        near(off(100.0, 150.0, 90.0), -0.1);
+        near(off(100.0, 150.0, 165.0), 0.1);
     }
 
     #[test]
-    fn several_figures_hold_together_if_all_that_are_known_hold() {
-        use Holds::{CannotBeTold, Held, Not, Partly};
+    fn several_figures_have_the_worst_result_of_those_that_are_known() {
+        use Holds::{CannotBeTold, Held, Missed, NotCarriedOut};
         let of = |results: &[Holds]| together(results.iter().copied());
         assert_eq!(of(&[Held, CannotBeTold]), Held);
-        assert_eq!(of(&[Held, Not]), Partly);
-        assert_eq!(of(&[Not, Not]), Not);
-        assert_eq!(of(&[Partly, Held]), Partly);
+        assert_eq!(of(&[Held, Missed]), Missed);
+        assert_eq!(of(&[NotCarriedOut, Held]), NotCarriedOut);
         assert_eq!(of(&[CannotBeTold]), CannotBeTold);
         assert_eq!(of(&[]), CannotBeTold);
+    }
+
+    #[test]
+    fn results_are_words() {
+        assert_eq!(words(Holds::Missed, Some(-0.49)), "missed by 49 %");
+        assert_eq!(words(Holds::Missed, Some(0.3)), "missed by 30 %, more than predicted");
+        assert_eq!(words(Holds::Held, Some(0.1)), "held");
     }
 }

@@ -66,6 +66,14 @@ impl Figure {
         if which.is_empty() { text } else { format!("{text} {which}") }
     }
 
+    /// Formats an amount of this figure without its name.
+    pub fn bare(self, amount: f64) -> String {
+        match self {
+            Figure::ForkSeconds => Self::seconds(amount),
+            _ => count(amount.max(0.0).round() as u64),
+        }
+    }
+
     /// Returns the figure of a recording.
     ///
     /// # Errors

@@ -44,6 +44,11 @@ impl Measure {
         }
     }
 
+    /// Returns the same for counts alone.
+    pub fn counts(&self) -> Self {
+        Measure { usual: self.usual, rounds: 0, clock: self.clock, spinner: self.spinner.clone() }
+    }
+
     /// Shows the next measurement on a terminal.
     pub fn say(&self, what: &str) {
         self.spinner.set_message(what.to_owned());

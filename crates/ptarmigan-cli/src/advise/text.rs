@@ -80,7 +80,7 @@ fn checked(out: &mut Paragraphs, check: &Check) {
         out.add(2, "there is no advice to compare.");
     }
     for (number, advice) in check.advice.iter().enumerate() {
-        out.add(2, &format!("{}. {}: {}", number + 1, advice.kind, advice.result.words()));
+        out.add(2, &format!("{}. {}: {}", number + 1, advice.kind, advice.words()));
         for figure in &advice.figures {
             out.add(5, &figure.sentence());
         }

@@ -28,10 +28,12 @@ fn check(before: &Temporary, after: &Temporary) -> Value {
 }
 
 #[test]
-fn each_piece_holds_holds_partly_or_does_not() {
+fn each_piece_holds_is_missed_or_is_not_carried_out() {
     // 4,096 faults, of which huge pages spare 4,088.
     let before = plain("before", "app", 1, 4096);
-    for (faults, holds) in [(8, "held"), (700, "held"), (2000, "partly"), (4090, "not"), (4096, "not")] {
+    for (faults, holds) in
+        [(8, "held"), (700, "held"), (2000, "missed"), (4090, "not_carried_out"), (4096, "not_carried_out")]
+    {
         let after = plain(&format!("after{faults}"), "app", 1, faults);
         let check = check(&before, &after);
         let piece = &check["advice"][0];
@@ -41,6 +43,54 @@ fn each_piece_holds_holds_partly_or_does_not() {
         assert_eq!(figure["recorded"].as_f64(), Some(faults as f64), "{check:#}");
         assert_eq!((figure["without"].as_f64(), figure["with"].as_f64()), (Some(4096.0), Some(8.0)));
     }
+}
+
+/// A program that fills 8 MiB and touches one page each of 64 regions.
+fn two_needs(name: &str, huge: bool, packed: bool) -> Temporary {
+    let mut events = vec![(0, EXEC), (0, Kind::Name(Name::new("app"))), (0, map(BASE, 4 * 512))];
+    let step = if huge { 512 } else { 1 };
+    events.extend((0..4 * 512).step_by(step).map(|page| (0, write(BASE + page))));
+    let (far, apart) = (BASE + (1 << 20), if packed { 1 } else { 512 });
+    events.push((0, map(far, 64 * apart)));
+    events.extend((0..64).map(|n| (0, write(far + n * apart))));
+    events.push((0, EXIT));
+    made(name, |_| {}, 0, &events)
+}
+
+#[test]
+fn one_second_recording_says_which_pieces_were_carried_out() {
+    let before = two_needs("needs", false, false);
+    for (huge, packed) in [(false, false), (true, false), (false, true), (true, true)] {
+        let check = check(&before, &two_needs(&format!("needs-{huge}-{packed}"), huge, packed));
+        let result = |kind: &str| {
+            let all = check["advice"].as_array().expect("a list");
+            let piece = all.iter().find(|one| one["kind"] == kind);
+            piece.unwrap_or_else(|| panic!("no {kind} in {check:#}"))["result"].clone()
+        };
+        let says = |done| if done { "held" } else { "not_carried_out" };
+        assert_eq!(result("huge-pages"), says(huge), "{check:#}");
+        assert_eq!(result("sparse-layout"), says(packed), "{check:#}");
+    }
+    let after = two_needs("needs-text", true, false);
+    let text = ptarmigan(&["advise", "--rounds", "0", before.path(), "--check", after.path()]).good();
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("sparse-layout: not carried out: the second recording gets the same advice"),
+        "{text}"
+    );
+    assert!(words.contains("huge-pages: held"), "{text}");
+}
+
+#[test]
+fn a_saving_that_is_too_small_or_too_large_says_by_how_much() {
+    let before = plain("much-before", "app", 1, 4096);
+    let after = plain("much-after", "app", 1, 1700);
+    let check = check(&before, &after);
+    // 2,396 of the 4,088 that huge pages would spare.
+    let missed = check["advice"][0]["missed_by"].as_f64().expect("a part");
+    assert!((missed - (2396.0 / 4088.0 - 1.0)).abs() < 1e-9, "{check:#}");
+    let text = ptarmigan(&["advise", "--rounds", "0", before.path(), "--check", after.path()]).good();
+    assert!(text.contains("\n  1. huge-pages: missed by 41 %\n"), "{text}");
 }
 
 #[test]
