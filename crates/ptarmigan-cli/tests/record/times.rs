@@ -122,3 +122,63 @@ int main(void) {
         assert!(remarks.contains("The time of a vfork includes its child's"), "{remarks}");
     });
 }
+
+/// Threads that come and go, and that sleep between work; two are left at the end. Prints the CPU
+/// time of the process in nanoseconds.
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static double cpu(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static void *work(void *last) {
+    for (int n = 0; n < 10; n++) {
+        double before = cpu(CLOCK_THREAD_CPUTIME_ID);
+        while (cpu(CLOCK_THREAD_CPUTIME_ID) < before + 3e6) {}
+        usleep(2000);
+    }
+    while (last) pause();
+    return 0;
+}
+
+int main(int arguments, char **argv) {
+    pthread_t threads[8];
+    for (int n = 0; n < 6; n++) {
+        pthread_create(&threads[n], 0, work, 0);
+        if (n % 3 == 2) pthread_join(threads[n], 0);
+    }
+    pthread_create(&threads[6], 0, work, argv);
+    pthread_create(&threads[7], 0, work, argv);
+    sleep(1);
+    FILE *out = fopen(argv[1], "w");
+    fprintf(out, "%.0f\n", cpu(CLOCK_PROCESS_CPUTIME_ID));
+    fclose(out);
+    return 0;
+}
+"#;
+
+#[test]
+fn the_cpu_time_of_threads_that_sleep_come_and_go_is_known() {
+    let dir = Dir::new("threads");
+    let Some(program) = compiled(&dir, THREADS) else { return };
+    let said = dir.path("said");
+    let command = [program.to_str().expect("UTF-8"), said.to_str().expect("UTF-8")];
+    with_each_method("threads", &command, |status, stderr, file, _| {
+        assert_eq!(status, Some(0), "{stderr}");
+        let said: f64 =
+            std::fs::read_to_string(&said).expect("it was written").trim().parse().expect("a number");
+        let times = &inspect(file)["times"];
+        assert_eq!(times["processes_timed"], 1, "{times}");
+        let seconds = |name: &str| times[name].as_f64().expect("a number");
+        let recorded = seconds("user_seconds") + seconds("kernel_seconds");
+        // The recording has the start and the end too; less the time of its own stops.
+        assert!(said >= 0.24e9, "{said}");
+        assert!((0.93..1.15).contains(&(recorded / (said / 1e9))), "{recorded} of {said}");
+    });
+}

@@ -35,9 +35,8 @@ impl Account {
         let unknown = total.processes.saturating_sub(total.ended);
         if unknown > 0 {
             remarks.push(format!(
-                "The CPU time of {} is not known: a signal ended {}, or the recording.",
-                several(unknown, "process"),
-                if unknown == 1 { "it" } else { "them" }
+                "The CPU time of {} is not known: ended by a signal, or attached to without stops, or not ended.",
+                several(unknown, "process")
             ));
         }
         if total.family(Family::Vforks).calls > 0 {

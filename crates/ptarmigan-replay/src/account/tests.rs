@@ -85,7 +85,7 @@ fn the_wait_of_a_vfork_is_no_time_in_the_kernel() {
     assert_eq!(account.total().faults_about(), Some(500_000));
     let remarks = account.remarks();
     assert_eq!(remarks.len(), 2, "{remarks:?}");
-    assert!(remarks[0].starts_with("The CPU time of 1 process is not known: a signal ended it"));
+    assert!(remarks[0].starts_with("The CPU time of 1 process is not known: ended by a signal"));
     assert!(remarks[1].contains("vfork includes its child's"));
 }
 

@@ -4,7 +4,7 @@ use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::pagemap::{self, Found};
 use crate::record::linux::system::{proc, sys};
 use ptarmigan_trace::{AreaKind, Prot};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The system calls that are looked at, beside the beginning and the end of programs.
 pub(crate) const LOOKED_AT: [i64; 9] = [
@@ -185,19 +185,17 @@ pub(crate) fn before_exec(pid: i32) -> Looked {
     found
 }
 
-/// How many tasks of each thread group are about to exit.
+/// The tasks of each thread group that are about to exit.
 #[derive(Default)]
-pub(crate) struct Exiting(HashMap<i32, u32>);
+pub(crate) struct Exiting(HashMap<i32, HashSet<i32>>);
 
 impl Exiting {
     /// Looks at a task that is about to exit, with counts that were read just now. Of the threads
     /// of a process the last one looks at the pages, and at the counters of them all.
     pub(crate) fn look(&mut self, pid: i32, counts: proc::Counts) -> Looked {
-        let exiting = self.0.entry(counts.group).or_default();
-        *exiting += 1;
         let mut found = Vec::new();
         let mut counters = Counters::default();
-        if *exiting >= counts.threads {
+        if counts.threads <= 1 || self.all_exit(counts.group, pid) {
             self.0.remove(&counts.group);
             found.push((pid, RawKind::Present(pagemap::present(pid))));
             counters = Counters::read(counts.group, When::Last).unwrap_or_default();
@@ -206,6 +204,16 @@ impl Exiting {
         found.push((pid, RawKind::Tables { tables: counts.tables, exit: true }));
         found.push((pid, RawKind::Counters(counters)));
         found
+    }
+
+    /// Adds a task. Returns whether all that are left of its group are about to exit.
+    fn all_exit(&mut self, group: i32, pid: i32) -> bool {
+        let there = proc::threads(group);
+        let exiting = self.0.entry(group).or_default();
+        // Earlier ones are gone by now.
+        exiting.retain(|task| there.contains(task));
+        exiting.insert(pid);
+        there.iter().all(|task| exiting.contains(task))
     }
 
     /// The other threads of a group are gone, by an execve.

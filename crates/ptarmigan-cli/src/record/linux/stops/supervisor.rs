@@ -152,6 +152,8 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
             libc::SYS_exit | libc::SYS_exit_group => {
                 let Some(counts) = proc::counts(pid) else { return };
                 if call.number == libc::SYS_exit_group && counts.threads > 1 {
+                    let counters = Counters::read(counts.group, When::Last);
+                    self.note(counters.map(|read| (pid, RawKind::Counters(read))).into_iter().collect());
                     // Each thread is looked at when it cannot do anything any more.
                     for thread in proc::threads(counts.group) {
                         if sys::trace_exit(thread).is_ok() {

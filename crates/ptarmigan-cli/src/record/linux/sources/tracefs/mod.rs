@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ROOT: &str = "/sys/kernel/tracing";
 /// Kernel memory per CPU. It is emptied every 50 ms, so it holds 1.5 million records per second and
@@ -188,9 +188,20 @@ impl Instance {
         pids.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
+    /// Waits until the kernel has forgotten the tasks that have ended. The last switch of a task comes
+    /// after its parent knows of its end.
+    fn settle(&self) {
+        let end = Instant::now() + TO_SETTLE;
+        let gone = |pid: &i32| !Path::new(&format!("/proc/{pid}")).exists();
+        while self.alive().iter().any(gone) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Ends the recording and empties the buffers. Returns the events of each CPU, how many were
     /// lost, and why the files end early, if they do.
     pub(crate) fn finish(mut self, spill: &Spill) -> Result<Finished, Failure> {
+        self.settle();
         self.write("tracing_on", "0")?;
         self.stop.store(true, Ordering::SeqCst);
         let mut streams = Vec::new();
@@ -213,6 +224,9 @@ impl Instance {
         Ok(Finished { streams, lost, failed })
     }
 }
+
+/// How long the kernel may take to forget tasks, at most. It takes some milliseconds.
+const TO_SETTLE: Duration = Duration::from_millis(200);
 
 /// Adds up the losses in a `per_cpu/cpuN/stats` file.
 fn lost_in(stats: &str) -> u64 {
