@@ -1,6 +1,7 @@
 //! Recordings of processes that run already, and recordings that end before their command.
 use super::common::{
-    Dir, METHODS, Mounted, go_on, heeds_signals, kill, line_of, ptarmigan, report, run, spawned, wait_for,
+    Dir, METHODS, Mounted, copy_program, go_on, heeds_signals, kill, line_of, ptarmigan, report, run,
+    spawned, wait_for,
 };
 use ptarmigan_cli::inspect::Inspection;
 use ptarmigan_trace::{Kind, Note, Object, Runtime};
@@ -102,7 +103,7 @@ pub fn program_for(dir: &Dir) -> Command {
     let program = dir.path("ptarmigan");
     // An earlier recorder may still run it.
     if !program.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_ptarmigan"), &program).expect("room");
+        copy_program(env!("CARGO_BIN_EXE_ptarmigan"), &program);
     }
     Command::new(program)
 }
@@ -442,7 +443,7 @@ fn numbers_of_processes_are_suggested_where_they_or_names_are_no_command() {
     // A name that no other process has.
     let name = format!("nap{}", std::process::id());
     let path = dir.path(&name);
-    std::fs::copy("/bin/sleep", &path).expect("it is there");
+    copy_program("/bin/sleep", &path);
     let mut sleeps = [0, 1].map(|_| Server(Command::new(&path).arg("600").spawn().expect("a copy")));
     let mut pids = sleeps.each_ref().map(Server::pid);
     pids.sort_unstable();
@@ -467,7 +468,7 @@ fn numbers_of_processes_are_suggested_where_they_or_names_are_no_command() {
     let (status, stderr) = record(&[&pids[0].to_string()]);
     assert!(status != Some(2) && !stderr.contains("-p "), "{stderr}");
     // A program of such a name is run.
-    std::fs::copy("/bin/true", dir.path(&pid)).expect("room");
+    copy_program("/bin/true", &dir.path(&pid));
     let mut named = ptarmigan();
     named.args(["record", &pid]).env("PATH", &dir.0).current_dir(&dir.0);
     let (_, stderr) = run(&mut named);

@@ -171,3 +171,10 @@ impl Drop for Mounted {
         let _ = Command::new("umount").arg(&self.0).status();
     }
 }
+
+/// Copies a program. Another process does it: a child that another test forks meanwhile would keep
+/// our file open, and an open file cannot be executed.
+pub fn copy_program(from: impl AsRef<std::ffi::OsStr>, to: &Path) {
+    let status = Command::new("cp").args([from.as_ref(), to.as_os_str()]).status().expect("cp");
+    assert!(status.success(), "{}: {status}", to.display());
+}

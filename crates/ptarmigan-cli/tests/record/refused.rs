@@ -1,5 +1,5 @@
 //! Machines that lack something: each names the missing part, before the command runs.
-use super::common::{Dir, ptarmigan, report, run};
+use super::common::{Dir, copy_program, ptarmigan, report, run};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -176,7 +176,7 @@ fn a_user_without_privileges() {
     std::fs::set_permissions(&dir.0, std::fs::Permissions::from_mode(0o777)).expect("our directory");
     // A copy, as the directory of this program may be root's alone.
     let program = dir.path("program");
-    std::fs::copy(env!("CARGO_BIN_EXE_ptarmigan"), &program).expect("room");
+    copy_program(env!("CARGO_BIN_EXE_ptarmigan"), &program);
     let nobody = |method| {
         let mut command = Command::new(&program);
         command.args(["record", "--method", method, "-o"]).arg(dir.path("out.ptrace"));

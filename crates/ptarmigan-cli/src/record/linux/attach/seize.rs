@@ -38,6 +38,8 @@ pub(crate) fn seize(named: &[i32]) -> Result<Seized, Failure> {
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => false,
             // A child of a task that was taken is taken with it.
             Err(_) if is_ours(pid) => true,
+            // It has ended since it was listed.
+            Err(_) if has_ended(pid) => false,
             Err(e) => {
                 refused.insert(pid, e);
                 false
@@ -61,6 +63,11 @@ pub(crate) fn seize(named: &[i32]) -> Result<Seized, Failure> {
 fn is_ours(pid: i32) -> bool {
     let tracer = proc::status(&pid.to_string(), "TracerPid");
     tracer.is_some_and(|tracer| tracer == std::process::id().to_string())
+}
+
+/// Returns whether a task is gone, or waits for its parent to hear of its end.
+fn has_ended(pid: i32) -> bool {
+    proc::status(&pid.to_string(), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
 fn free_all(stopped: &HashMap<i32, i32>) {
