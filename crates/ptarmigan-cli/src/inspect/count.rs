@@ -10,8 +10,8 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-/// The contents of a trace, as numbers of events unless a field says otherwise. Events that give the
-/// state of processes which ran before the recording ([`Openings`]) are in `events`, `tasks`,
+/// The contents of a trace, as numbers of events unless a field says otherwise. Events that give
+/// the state of processes which ran before the recording ([`Openings`]) are in `events`, `tasks`,
 /// `processes`, `threads` and `running` only.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! Output for others: `report --share` and `advise --share` are as of the copy of `inspect --share`.
-//! The rows by mapping and by function of a report.
+//! Output for others: `report --share` and `advise --share` are as of the copy of `inspect
+//! --share`. The rows by mapping and by function of a report.
 use crate::program::{Temporary, ptarmigan};
 use crate::report::{Dir, header};
 use ptarmigan_trace::{

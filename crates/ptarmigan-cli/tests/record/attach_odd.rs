@@ -1,5 +1,5 @@
-//! Attaching to processes that end, change or hide meanwhile: a trace or one line, no file beside it,
-//! and the processes go on.
+//! Attaching to processes that end, change or hide meanwhile: a trace or one line, no file beside
+//! it, and the processes go on.
 use super::attach::{NOBODY, Server, attach, end_of, field, is_root, program_for};
 use super::common::{Dir, METHODS, heeds_signals, kill, report, run, wait_for};
 use std::os::unix::fs::PermissionsExt;

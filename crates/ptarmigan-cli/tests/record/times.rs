@@ -54,17 +54,23 @@ fn inspect(file: &Path) -> Value {
     serde_json::from_slice(&out.stdout).expect("one JSON document")
 }
 
+/// Records a program that writes a number to the file that it is given. Passes on the number, the
+/// times and the messages of each recording.
+fn with_what_it_says(name: &str, dir: &Dir, program: &Path, check: impl Fn(f64, &Value, &str)) {
+    let said = dir.path("said");
+    let command = [program.to_str().expect("UTF-8"), said.to_str().expect("UTF-8")];
+    with_each_method(name, &command, |status, stderr, file, _| {
+        assert_eq!(status, Some(0), "{stderr}");
+        let said = std::fs::read_to_string(&said).expect("it was written");
+        check(said.trim().parse().expect("a number"), &inspect(file)["times"], stderr);
+    });
+}
+
 #[test]
 fn forks_of_a_large_process_take_as_long_as_the_program_says() {
     let dir = Dir::new("times");
     let Some(program) = compiled(&dir, FORKS) else { return };
-    let said = dir.path("said");
-    let command = [program.to_str().expect("UTF-8"), said.to_str().expect("UTF-8")];
-    with_each_method("times", &command, |status, stderr, file, _| {
-        assert_eq!(status, Some(0), "{stderr}");
-        let said: f64 =
-            std::fs::read_to_string(&said).expect("it was written").trim().parse().expect("a number");
-        let times = &inspect(file)["times"];
+    with_what_it_says("times", &dir, &program, |said, times, stderr| {
         let forks = &times["calls"]["fork"];
         assert_eq!(forks["calls"], 20, "{times}");
         let seconds = forks["seconds"].as_f64().expect("a number");
@@ -167,13 +173,7 @@ int main(int arguments, char **argv) {
 fn the_cpu_time_of_threads_that_sleep_come_and_go_is_known() {
     let dir = Dir::new("threads");
     let Some(program) = compiled(&dir, THREADS) else { return };
-    let said = dir.path("said");
-    let command = [program.to_str().expect("UTF-8"), said.to_str().expect("UTF-8")];
-    with_each_method("threads", &command, |status, stderr, file, _| {
-        assert_eq!(status, Some(0), "{stderr}");
-        let said: f64 =
-            std::fs::read_to_string(&said).expect("it was written").trim().parse().expect("a number");
-        let times = &inspect(file)["times"];
+    with_what_it_says("threads", &dir, &program, |said, times, _| {
         assert_eq!(times["processes_timed"], 1, "{times}");
         let seconds = |name: &str| times[name].as_f64().expect("a number");
         let recorded = seconds("user_seconds") + seconds("kernel_seconds");

@@ -99,7 +99,8 @@ impl Look<'_> {
         };
         let runtimes = |number: u32| &self.facts.programs[self.facts.program(number)].runtimes;
         if found.kind == spread::ARENAS {
-            // Arenas of that size are glibc's: an allocator that is known to be another one has others.
+            // Arenas of that size are glibc's: an allocator that is known to be another one has
+            // others.
             found.programs.retain(|number, _| {
                 runtimes(*number).is_empty() || runtimes(*number).contains(&Runtime::Glibc)
             });

@@ -1,8 +1,8 @@
 //! Tells at once that programs start, so that a short one is read while it lives.
 //!
-//! A perf event on each CPU counts the tracepoint `sched_process_exec`, at the end of an execve, and
-//! wakes the recorder. It is of all tasks: an event that tasks inherit would cost at every fork, and
-//! processes that ran already have no common ancestor that could pass it on.
+//! A perf event on each CPU counts the tracepoint `sched_process_exec`, at the end of an execve,
+//! and wakes the recorder. It is of all tasks: an event that tasks inherit would cost at every
+//! fork, and processes that ran already have no common ancestor that could pass it on.
 use super::ring::{PerfRing, cpus, software};
 use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::Failure;

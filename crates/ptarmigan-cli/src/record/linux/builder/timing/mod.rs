@@ -16,9 +16,9 @@
 //!
 //! # Processes
 //!
-//! The CPU time is that of the scheduler's clock at the last stop of the process, and after that the
-//! time on a CPU. Without tracepoints the clock is read again after the end, and the stops' own time
-//! is taken off. [`split`] divides it between user mode and kernel.
+//! The CPU time is that of the scheduler's clock at the last stop of the process, and after that
+//! the time on a CPU. Without tracepoints the clock is read again after the end, and the stops' own
+//! time is taken off. [`split`] divides it between user mode and kernel.
 //!
 //! # Idle CPUs
 //!
@@ -135,6 +135,7 @@ impl Timing {
         let Raw { time, pid, ref what, cpu } = *raw;
         if let RawKind::Switch { next, state } = *what {
             self.switches = true;
+            let pid = self.number(pid);
             self.find_on_cpu(pid, time);
             self.leave_cpu(pid, state, time, out);
             self.take_cpu(next, time);
@@ -277,9 +278,8 @@ impl Timing {
     }
 
     /// The task `pid` leaves its CPU.
-    fn leave_cpu(&mut self, pid: i32, state: u32, time: u64, out: &mut Vec<Timed>) {
+    fn leave_cpu(&mut self, mut pid: i32, state: u32, time: u64, out: &mut Vec<Timed>) {
         let gone = state & GONE != 0;
-        let mut pid = self.number(pid);
         let Some(task) = self.tasks.get(&pid) else { return };
         if gone && !task.exiting {
             // An execve of another thread has taken the number of the group's first task, and given
@@ -307,10 +307,10 @@ impl Timing {
 
     /// The task `pid` is on a CPU, and an event of its beginning there may not exist.
     fn find_on_cpu(&mut self, pid: i32, time: u64) {
-        let pid = self.number(pid);
-        let Some(task) = self.tasks.get(&pid).filter(|task| self.switches && task.on.is_none()) else {
+        if !self.switches {
             return;
-        };
+        }
+        let Some(task) = self.tasks.get(&pid).filter(|task| task.on.is_none()) else { return };
         let earliest = task.off.map_or(0, |pause| pause.since);
         self.take_cpu(pid, task.woken.unwrap_or(time).max(earliest));
     }

@@ -188,8 +188,8 @@ impl Instance {
         pids.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
-    /// Waits until the kernel has forgotten the tasks that have ended. The last switch of a task comes
-    /// after its parent knows of its end.
+    /// Waits until the kernel has forgotten the tasks that have ended. The last switch of a task
+    /// comes after its parent knows of its end.
     fn settle(&self) {
         let end = Instant::now() + TO_SETTLE;
         let gone = |pid: &i32| !Path::new(&format!("/proc/{pid}")).exists();
