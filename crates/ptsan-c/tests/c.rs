@@ -41,6 +41,14 @@ fn library() -> &'static Path {
     })
 }
 
+/// A directory of the test alone: tests that run at once build programs of the same name.
+fn own_directory() -> PathBuf {
+    let thread = std::thread::current();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(thread.name().unwrap_or("test"));
+    std::fs::create_dir_all(&directory).expect("a directory can be made");
+    directory
+}
+
 /// Compiles a program and returns its path.
 fn compiled(name: &str, directory: &Path, sources: &[&str], flags: &[&str]) -> PathBuf {
     compiled_by(tool("CC", "cc"), name, directory, sources, flags)
@@ -53,7 +61,7 @@ fn compiled_by(
     sources: &[&str],
     flags: &[&str],
 ) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let program = own_directory().join(name);
     let made = compiler
         .current_dir(directory)
         .args(["-std=c11", "-g", "-O1"])
@@ -125,7 +133,7 @@ fn with_told(
     [code, test]: [&str; 2],
     flags: &[&str],
 ) -> PathBuf {
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-told.o"));
+    let object = own_directory().join(format!("{name}-told.o"));
     let made = compiler()
         .current_dir(directory)
         .args(["-std=c11", "-g", "-O1"])
@@ -391,7 +399,7 @@ fn the_header_compiles_as_c_and_as_cpp() {
 
 /// Compiles a program in C++11 by a compiler.
 fn compiled_cpp(mut compiler: Command, name: &str, source: &str) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let program = own_directory().join(name);
     let made = compiler
         .current_dir(root())
         .args(["-std=c++11", "-g"])
