@@ -389,7 +389,7 @@ fn the_page_has_the_figures_of_its_data() {
     let part =
         100 * fullness["below_64"].as_u64().expect("a count") / fullness["tables"].as_u64().expect("a count");
     assert!(
-        section("fullness").contains(&format!("<h2>{part} % of leaf tables never held 64")),
+        section("fullness").contains(&format!("<h2>{part}\u{a0}% of leaf tables never held 64")),
         "{fullness}"
     );
     let fact = format!("<dt>leaf tables that never held 64 pages</dt><dd>{part} %</dd>");

@@ -28,7 +28,9 @@ pub(super) fn said(all: &[Figures], value: impl Fn(&Figures) -> String) -> Strin
 /// Returns a section with a picture or a table for each trace, and links to their data. `heading`
 /// and `caption` are text.
 pub(super) fn section(all: &[Figures], id: &str, heading: &str, caption: &str, content: &str) -> String {
-    let (heading, caption, links) = (escape(heading), glossary::explain(caption), behind::links(all, id));
+    // A number and its percent sign stay on one line.
+    let heading = escape(heading).replace(" %", "\u{a0}%");
+    let (caption, links) = (glossary::explain(caption), behind::links(all, id));
     format!(
         "<section id=\"{id}\">\n<h2>{heading}{}</h2>\n<p>{caption}</p>\n{content}{links}</section>\n",
         anchor(id)
