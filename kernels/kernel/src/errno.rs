@@ -29,6 +29,7 @@ errors! {
     ENOENT = 2, "No such file.";
     ESRCH = 3, "No such process.";
     EINTR = 4, "Interrupted by a signal.";
+    ENXIO = 6, "Nothing there.";
     E2BIG = 7, "Arguments are too long.";
     ENOEXEC = 8, "Not a program.";
     EBADF = 9, "Not an open file.";
@@ -50,10 +51,13 @@ errors! {
     ESPIPE = 29, "A pipe has no position.";
     EPIPE = 32, "Nobody reads the pipe.";
     ERANGE = 34, "The result does not fit.";
+    EDEADLK = 35, "Tasks would wait for each other.";
     ENAMETOOLONG = 36, "The name is too long.";
+    ENOLCK = 37, "Too many locks.";
     ENOSYS = 38, "No such system call.";
     ENOTEMPTY = 39, "The directory is not empty.";
     ELOOP = 40, "Too many symbolic links.";
+    EOVERFLOW = 75, "The number does not fit.";
     EOPNOTSUPP = 95, "Not supported.";
     ETIMEDOUT = 110, "The time is over.";
 }

@@ -72,6 +72,8 @@ pub struct State {
     pub open: fs::OpenFiles,
     /// Pipes.
     pub pipes: fs::Pipes,
+    /// Locks of files.
+    pub locks: fs::locks::Locks,
     /// The console's input.
     pub console: fs::Console,
     /// System calls that are not there and were named already.
@@ -141,6 +143,7 @@ impl<A: Arch> Kernel<A> {
                 tree: fs::Tree::new(),
                 open: fs::OpenFiles::new(),
                 pipes: fs::Pipes::new(),
+                locks: fs::locks::Locks::new(),
                 console: fs::Console::new(),
                 named: syscall::Named::new(),
                 command_line: params::CommandLine::new(),

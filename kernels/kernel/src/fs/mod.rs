@@ -5,6 +5,7 @@ pub mod console;
 pub mod cpio;
 pub mod descriptors;
 pub mod io;
+pub mod locks;
 pub mod object_io;
 pub mod open;
 pub mod path;

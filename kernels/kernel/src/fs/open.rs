@@ -1,8 +1,10 @@
 //! Open files.
 
+use super::locks::Owner;
 use super::tree::Gone;
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::task::Wait;
 use crate::{Kernel, State};
 
 /// Open files at the most.
@@ -19,6 +21,17 @@ pub enum What {
     PipeRead(u16),
     /// The end of a pipe that is written.
     PipeWrite(u16),
+}
+
+impl What {
+    /// Returns the name by which locks know the file; `file` is the open file.
+    pub fn lock_name(self, file: usize) -> u32 {
+        match self {
+            What::Inode(inode) => inode.into(),
+            What::PipeRead(pipe) | What::PipeWrite(pipe) => 1 << 16 | u32::from(pipe),
+            What::Nothing => 2 << 16 | file as u32,
+        }
+    }
 }
 
 /// An open file: descriptors that came from each other share one.
@@ -94,17 +107,44 @@ impl<A: Arch> Kernel<A> {
     /// Closes a descriptor of a process; false if it was not open.
     pub(crate) fn close(&'static self, state: &mut State, process: usize, descriptor: usize) -> bool {
         let Some(file) = state.tasks.process_mut(process).files.remove(descriptor) else { return false };
+        if state.locks.any() {
+            let name = state.open.get(file).what.lock_name(file);
+            self.release_locks(state, name, Owner::Process(process as u16));
+        }
         self.close_file(state, file);
         true
     }
 
     /// Takes one user of an open file away.
     pub(crate) fn close_file(&'static self, state: &mut State, file: usize) {
-        match state.open.release(file) {
+        let what = state.open.release(file);
+        if let Some(what) = what
+            && state.locks.any()
+        {
+            for owner in [Owner::Open(file as u16), Owner::Whole(file as u16)] {
+                self.release_locks(state, what.lock_name(file), owner);
+            }
+        }
+        match what {
             Some(What::Inode(inode)) => self.let_go(state, inode),
             Some(What::PipeRead(pipe)) => self.close_pipe(state, pipe, true),
             Some(What::PipeWrite(pipe)) => self.close_pipe(state, pipe, false),
             Some(What::Nothing) | None => {}
+        }
+    }
+
+    /// Takes the locks of an owner on a file away, and has calls that wait for them look again.
+    #[cold]
+    fn release_locks(&'static self, state: &mut State, name: u32, owner: Owner) {
+        if state.locks.release(name, owner) {
+            self.locks_changed(state, name);
+        }
+    }
+
+    /// Has calls that wait for a lock on a file look again.
+    pub(crate) fn locks_changed(&'static self, state: &mut State, name: u32) {
+        if state.tasks.wake(|wait| matches!(wait, Wait::Lock { file, .. } if file == name)) {
+            self.wake_idle(state);
         }
     }
 

@@ -77,8 +77,8 @@ pub struct Inode {
     uses: u32,
     /// It has a place in a directory.
     pub linked: bool,
-    /// When it was changed, in seconds since boot.
-    pub changed: u32,
+    /// When it was changed, in nanoseconds since boot.
+    pub changed: u64,
     len: u8,
     name: [u8; NAME],
 }

@@ -16,6 +16,7 @@
 //! mapped, once. While anything but the place itself uses it, no page of it is given back: one that
 //! is cut off is cleared. With the last user the object goes, and all of its frames.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
@@ -254,30 +255,93 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         let mut all = self.all.lock();
         let found = all.get_mut(index(object)).ok_or(Errno::ENOMEM)?;
         let old = core::mem::replace(&mut found.size, size);
-        if size >= old || found.top == HOLE {
-            return Ok(());
+        self.cut(found, size..old);
+        Ok(())
+    }
+
+    /// Has bytes read as zeroes.
+    fn cut(&self, object: &Object, bytes: Range<u64>) {
+        const PAGE: u64 = FRAME_SIZE as u64;
+        if bytes.is_empty() || object.top == HOLE {
+            return;
         }
         // A block goes as a whole, with the object.
-        let sole = found.users == 1 && found.block_order == 0;
-        let first = size / FRAME_SIZE as u64;
-        for page in first..old.div_ceil(FRAME_SIZE as u64) {
-            let Some(pfn) = self.find(found.top, page) else { continue };
-            let kept = if page == first { (size % FRAME_SIZE as u64) as usize } else { 0 };
-            if kept == 0 && sole {
-                self.with_number(found.top, page, |number| number.store(HOLE, Ordering::Relaxed));
+        let sole = object.users == 1 && object.block_order == 0;
+        for page in bytes.start / PAGE..bytes.end.div_ceil(PAGE) {
+            let Some(pfn) = self.find(object.top, page) else { continue };
+            let start = bytes.start.saturating_sub(page * PAGE) as usize;
+            let end = (bytes.end - page * PAGE).min(PAGE) as usize;
+            // Bytes behind the size are zeroes already.
+            let is_whole = start == 0 && (end == FRAME_SIZE || bytes.end >= object.size);
+            if is_whole && sole {
+                self.with_number(object.top, page, |number| number.store(HOLE, Ordering::Relaxed));
                 // SAFETY: 1. A page of the object, in no block, that no space maps and no code
                 // reads: there is one user.
                 unsafe { self.give(pfn.0, 0) };
                 continue;
             }
             let guard = self.window.open_low(pfn.addr());
-            // SAFETY: 1. The frame is the object's, of low memory, which the window reaches.
-            // Programs that have it mapped may race with this, as with each other: there are no
-            // Rust references to its bytes.
-            unsafe { guard.base().add(kept).write_bytes(0, FRAME_SIZE - kept) };
+            // SAFETY: 1. The frame is the object's, of low memory, which the window reaches, and
+            // the bytes lie in it. Programs that have it mapped may race with this, as with each
+            // other: there are no Rust references to its bytes.
+            unsafe { guard.base().add(start).write_bytes(0, end - start) };
             self.stored(pfn);
         }
+    }
+
+    /// Makes a hole of bytes: pages that lie in it as a whole are given back, unless a program maps
+    /// the object. The size stays.
+    pub fn punch(&self, object: u32, bytes: Range<u64>) {
+        let all = self.all.lock();
+        let Some(found) = all.get(index(object)) else { return };
+        self.cut(found, bytes);
+    }
+
+    /// Makes the pages of a range of bytes that are holes. The size stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOMEM`]; pages behind the end have gone again then.
+    pub fn fill_holes(&self, object: u32, bytes: Range<u64>) -> Result<(), Errno> {
+        const PAGE: u64 = FRAME_SIZE as u64;
+        for page in bytes.start / PAGE..bytes.end.div_ceil(PAGE) {
+            if let Err(e) = self.page_or_new(object, page) {
+                let end = self.size(object).next_multiple_of(PAGE);
+                self.punch(object, end.max(bytes.start)..bytes.end.next_multiple_of(PAGE));
+                return Err(e);
+            }
+        }
         Ok(())
+    }
+
+    /// Returns the first byte from `at` on that is in a page with a frame, or with `hole` in one
+    /// without. The end of the object is a hole. `None` behind the end, and if there is no more
+    /// data.
+    pub fn next_data(&self, object: u32, at: u64, hole: bool) -> Option<u64> {
+        const PAGE: u64 = FRAME_SIZE as u64;
+        let all = self.all.lock();
+        let found = all.get(index(object)).filter(|object| at < object.size)?;
+        let mut page = at / PAGE;
+        while page < found.pages() {
+            let (upper, lower) = places(page)?;
+            let next = self.with_numbers(found.top, upper, |numbers| {
+                let mut rest = numbers[lower..].iter();
+                rest.position(|number| (number.load(Ordering::Relaxed) == HOLE) == hole)
+            });
+            match next {
+                Some(Some(n)) => {
+                    page += n as u64;
+                    break;
+                }
+                // All of them are holes.
+                None if hole => break,
+                Some(None) | None => page = (upper as u64 + 1) * NUMBERS as u64,
+            }
+        }
+        match (page * PAGE).max(at) {
+            place if place < found.size => Some(place),
+            _ => hole.then_some(found.size),
+        }
     }
 }
 

@@ -13,7 +13,8 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn make_directory(&mut self, directory: u64, at: u64, mode: u64) -> Result<u64, Errno> {
         let found = self.find(directory, at, false)?;
         let mode = mode as u16 & !self.process().umask;
-        self.state.tree.create(found.directory, found.name(), Kind::Directory, mode)?;
+        let made = self.state.tree.create(found.directory, found.name(), Kind::Directory, mode)?;
+        self.state.tree.get_mut(made).changed = A::now();
         Ok(0)
     }
 

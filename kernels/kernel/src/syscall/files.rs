@@ -1,11 +1,12 @@
 //! Descriptors: open, close, read, write, pipes.
 
+use super::locks::Command;
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::io::NONBLOCK;
 use crate::fs::path::{self, Found, PATH};
-use crate::fs::{Kind, PIPE_CAPACITY, What};
+use crate::fs::{Device, Kind, PIPE_CAPACITY, What};
 
 /// The directory that a task is in, for calls with `at` in their names.
 pub const AT_FDCWD: i32 = -100;
@@ -15,6 +16,9 @@ const O_TRUNC: u64 = 0o1000;
 const O_APPEND: u64 = 0o2000;
 const O_CLOEXEC: u64 = 0o2_000_000;
 const F_GETPIPE_SZ: u64 = 1032;
+const RWF_HIPRI: u64 = 1;
+const RWF_DSYNC: u64 = 2;
+const RWF_SYNC: u64 = 4;
 
 impl<A: Arch> Sys<'_, A> {
     /// Returns the open file of a descriptor.
@@ -26,6 +30,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn find(&mut self, directory: u64, at: u64, follow: bool) -> Result<Found, Errno> {
         let mut name = [0; PATH];
         let n = self.read_text(at, &mut name)?;
+        Errno::ENOENT.when(n == 0)?;
         let from = match directory as i32 {
             AT_FDCWD => self.process().directory,
             _ if name[0] == b'/' => crate::fs::tree::ROOT,
@@ -57,7 +62,9 @@ impl<A: Arch> Sys<'_, A> {
         let object = self.kernel.objects().create(0)?;
         let mode = mode as u16 & !self.process().umask;
         let made = self.state.tree.create(found.directory, found.name(), Kind::File(object), mode);
-        made.inspect_err(|_| self.kernel.objects().release(object))
+        let made = made.inspect_err(|_| self.kernel.objects().release(object))?;
+        self.state.tree.get_mut(made).changed = A::now();
+        Ok(made)
     }
 
     /// `openat`.
@@ -100,9 +107,21 @@ impl<A: Arch> Sys<'_, A> {
         if self.kernel.close(self.state, self.process_slot(), descriptor) { Ok(0) } else { Err(Errno::EBADF) }
     }
 
+    /// Returns the open file of a descriptor for a call at a position, if it has one.
+    fn file_at(&mut self, descriptor: u64, at: Option<u64>) -> Result<usize, Errno> {
+        Errno::EINVAL.when(at.is_some_and(|at| at > i64::MAX as u64))?;
+        let file = self.file(descriptor)?;
+        let has_positions = match self.state.open.get(file).what {
+            What::Inode(inode) => self.state.tree.get(inode).kind != Kind::Device(Device::Console),
+            _ => false,
+        };
+        Errno::ESPIPE.when(at.is_some() && !has_positions)?;
+        Ok(file)
+    }
+
     /// `read` and `pread64`.
     pub(super) fn read(&mut self, descriptor: u64, to: u64, len: u64, at: Option<u64>) -> Result<u64, Stop> {
-        let file = self.file(descriptor)?;
+        let file = self.file_at(descriptor, at)?;
         Ok(self.read_file(file, to, len as usize, at)? as u64)
     }
 
@@ -114,29 +133,37 @@ impl<A: Arch> Sys<'_, A> {
         len: u64,
         at: Option<u64>,
     ) -> Result<u64, Stop> {
-        let file = self.file(descriptor)?;
+        let file = self.file_at(descriptor, at)?;
         Ok(self.write_file(file, from, len as usize, at)? as u64)
     }
 
-    /// `readv` and `writev`.
+    /// `preadv2` and `pwritev2`. Files are in memory: nothing is left to be written, or waited for.
+    pub(super) fn vector_with_flags(&mut self, a: [u64; 6], writes: bool) -> Result<u64, Stop> {
+        const KNOWN: u64 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC;
+        let position = Self::wide(a[3], a[4]);
+        Errno::EOPNOTSUPP.when(a[5] & !KNOWN != 0)?;
+        self.vector([a[0], a[1], a[2]], Some(position).filter(|at| *at != u64::MAX), writes)
+    }
+
+    /// `readv`, `writev`, and those at a position.
     pub(super) fn vector(
         &mut self,
-        descriptor: u64,
-        list: u64,
-        count: u64,
+        [descriptor, list, count]: [u64; 3],
+        position: Option<u64>,
         writes: bool,
     ) -> Result<u64, Stop> {
-        let file = self.file(descriptor)?;
+        let file = self.file_at(descriptor, position)?;
         Errno::EINVAL.when(count > 1024)?;
         let word = A::ABI.word() as u64;
         let mut done = 0;
         for i in 0..count {
             let at = list.checked_add(i * 2 * word).ok_or(Errno::EFAULT)?;
+            let here = position.map(|position| position + done);
             let piece = self.read_word(at).and_then(|start| Ok((start, self.read_word(at + word)?)));
             let result = match piece {
                 Ok((_, 0)) => continue,
-                Ok((start, len)) if writes => self.write_file(file, start, len as usize, None),
-                Ok((start, len)) => self.read_file(file, start, len as usize, None),
+                Ok((start, len)) if writes => self.write_file(file, start, len as usize, here),
+                Ok((start, len)) => self.read_file(file, start, len as usize, here),
                 Err(e) => Err(e.into()),
             };
             match result {
@@ -154,37 +181,6 @@ impl<A: Arch> Sys<'_, A> {
         Ok(done)
     }
 
-    /// `sendfile`, by way of a buffer.
-    pub(super) fn send_file(&mut self, to: u64, from: u64, offset_at: u64, count: u64) -> Result<u64, Stop> {
-        let (to, from) = (self.file(to)?, self.file(from)?);
-        let What::Inode(inode) = self.state.open.get(from).what else { return Err(Errno::EINVAL.into()) };
-        let (Kind::File(object), What::Inode(target)) =
-            (self.state.tree.get(inode).kind, self.state.open.get(to).what)
-        else {
-            return Err(Errno::EINVAL.into());
-        };
-        let Kind::File(written) = self.state.tree.get(target).kind else { return Err(Errno::EINVAL.into()) };
-        Errno::EINVAL.when(
-            !self.state.open.get(from).reads() || !self.state.open.get(to).writes() || offset_at != 0,
-        )?;
-        let mut done = 0;
-        while done < count {
-            let mut bytes = [0; 512];
-            let most = bytes.len().min((count - done) as usize);
-            let offset = self.state.open.get(from).offset;
-            let n = self.kernel.read_object(object, offset, &mut bytes[..most]);
-            if n == 0 {
-                break;
-            }
-            let at = self.state.open.get(to).offset;
-            self.kernel.write_object(written, at, &bytes[..n])?;
-            self.state.open.get_mut(from).offset = offset + n as u64;
-            self.state.open.get_mut(to).offset = at + n as u64;
-            done += n as u64;
-        }
-        Ok(done)
-    }
-
     /// `lseek`.
     pub(super) fn seek(&mut self, descriptor: u64, offset: i64, whence: u64) -> Result<u64, Errno> {
         let file = self.file(descriptor)?;
@@ -195,6 +191,11 @@ impl<A: Arch> Sys<'_, A> {
             (0, _) => 0,
             (1, _) => open.offset,
             (2, Kind::File(object)) => self.kernel.objects().size(object),
+            (3 | 4, Kind::File(_)) => {
+                let at = self.next_data(file, offset, whence == 4)?;
+                self.state.open.get_mut(file).offset = at;
+                return Ok(at);
+            }
             _ => return Err(Errno::EINVAL),
         };
         let at = base.checked_add_signed(offset).filter(|at| *at <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
@@ -254,8 +255,15 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// `fcntl`.
-    pub(super) fn control(&mut self, descriptor: u64, command: u64, value: u64) -> Result<u64, Errno> {
+    pub(super) fn control(&mut self, descriptor: u64, command: u64, value: u64) -> Result<u64, Stop> {
         let file = self.file(descriptor)?;
+        match Command::new(command, A::ABI) {
+            Some(command) => self.lock_control(file, command, value),
+            None => Ok(self.file_control(file, descriptor, command, value)?),
+        }
+    }
+
+    fn file_control(&mut self, file: usize, descriptor: u64, command: u64, value: u64) -> Result<u64, Errno> {
         let place = descriptor as usize;
         match command {
             0 => self.duplicate(descriptor, value, false),
@@ -276,19 +284,6 @@ impl<A: Arch> Sys<'_, A> {
                 What::PipeRead(_) | What::PipeWrite(_) => Ok(PIPE_CAPACITY as u64),
                 _ => Err(Errno::EBADF),
             },
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// `ftruncate`.
-    pub(super) fn truncate(&mut self, inode: u16, size: u64) -> Result<u64, Errno> {
-        match self.state.tree.get(inode).kind {
-            Kind::File(object) => {
-                let set = self.kernel.objects().set_size(object, size);
-                set.map_err(|_| Errno::EFBIG)?;
-                Ok(0)
-            }
-            Kind::Directory => Err(Errno::EISDIR),
             _ => Err(Errno::EINVAL),
         }
     }

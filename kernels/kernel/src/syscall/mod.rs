@@ -4,10 +4,13 @@
 //! the beginning when the event may have happened. So a call makes no change before it knows that
 //! it need not wait.
 
+mod attributes;
+mod contents;
 mod directories;
 mod files;
 mod futex;
 mod layout;
+mod locks;
 mod map;
 mod misc;
 mod poll;

@@ -8,6 +8,9 @@ use crate::fs::{Device, Kind, What};
 
 /// `AT_SYMLINK_NOFOLLOW`.
 pub(super) const NOFOLLOW: u64 = 0x100;
+/// `AT_EMPTY_PATH`.
+pub(super) const EMPTY_PATH: u64 = 0x1000;
+const SECOND: u64 = 1_000_000_000;
 
 struct Facts {
     inode: u64,
@@ -31,11 +34,12 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Device(Device::Console) => 0x501,
             _ => 0,
         };
-        Facts { inode: inode.into(), mode: found.full_mode(), device, size, changed: found.changed.into() }
+        Facts { inode: inode.into(), mode: found.full_mode(), device, size, changed: found.changed }
     }
 
     fn write_facts(&mut self, facts: &Facts, to: u64) -> Result<u64, Errno> {
         let Facts { inode, mode, device, size, changed } = *facts;
+        let (changed, rest) = (changed / SECOND, changed % SECOND);
         let blocks = size.div_ceil(512);
         let mut out = Layout::<144>::new(A::ABI);
         match A::ABI {
@@ -43,7 +47,7 @@ impl<A: Arch> Sys<'_, A> {
                 out.u64(1).u64(inode).u64(1).u32(mode).u32(0).u32(0).u32(0).u64(device).u64(size);
                 out.u64(4096).u64(blocks);
                 for _ in 0..3 {
-                    out.u64(changed).u64(0);
+                    out.u64(changed).u64(rest);
                 }
                 out.at(144);
             }
@@ -51,7 +55,7 @@ impl<A: Arch> Sys<'_, A> {
                 out.u64(1).u64(inode).u32(mode).u32(1).u32(0).u32(0).u64(device).u64(0).u64(size);
                 out.u64(4096).u64(blocks);
                 for _ in 0..3 {
-                    out.u64(changed).u64(0);
+                    out.u64(changed).u64(rest);
                 }
                 out.at(128);
             }
@@ -59,7 +63,7 @@ impl<A: Arch> Sys<'_, A> {
                 out.u64(1).u32(0).u32(inode as u32).u32(mode).u32(1).u32(0).u32(0).u64(device).u32(0);
                 out.u64(size).u32(4096).u64(blocks);
                 for _ in 0..3 {
-                    out.u32(changed as u32).u32(0);
+                    out.u32(changed as u32).u32(rest as u32);
                 }
                 out.u64(inode);
             }
@@ -67,29 +71,66 @@ impl<A: Arch> Sys<'_, A> {
         self.answer(to, out.bytes())
     }
 
-    /// `fstat`.
-    pub(super) fn stat_open(&mut self, descriptor: u64, to: u64) -> Result<u64, Errno> {
+    fn facts_of_open(&mut self, descriptor: u64) -> Result<Facts, Errno> {
         let file = self.file(descriptor)?;
-        let facts = match self.state.open.get(file).what {
+        Ok(match self.state.open.get(file).what {
             What::Inode(inode) => self.facts(inode),
             _ => Facts { inode: file as u64 + 0x1_0000, mode: 0o010_600, device: 0, size: 0, changed: 0 },
-        };
+        })
+    }
+
+    /// `fstat`.
+    pub(super) fn stat_open(&mut self, descriptor: u64, to: u64) -> Result<u64, Errno> {
+        let facts = self.facts_of_open(descriptor)?;
         self.write_facts(&facts, to)
+    }
+
+    /// Whether a path of the program's is empty, and stands for the descriptor.
+    pub(super) fn is_empty_path(&mut self, at: u64, flags: u64) -> Result<bool, Errno> {
+        let mut first = [1];
+        if flags & EMPTY_PATH != 0 {
+            self.read_bytes(at, &mut first)?;
+        }
+        Ok(first == [0])
     }
 
     /// `newfstatat` and `fstatat64`.
     pub(super) fn stat_at(&mut self, [directory, at, to, flags, ..]: [u64; 6]) -> Result<u64, Errno> {
-        const EMPTY_PATH: u64 = 0x1000;
-        if flags & EMPTY_PATH != 0 {
-            let mut first = [0];
-            self.read_bytes(at, &mut first)?;
-            if first == [0] {
-                return self.stat_open(directory, to);
-            }
+        if self.is_empty_path(at, flags)? {
+            return self.stat_open(directory, to);
         }
         let found = self.find(directory, at, flags & NOFOLLOW == 0)?;
         let facts = self.facts(found.existing(&self.state.tree)?);
         self.write_facts(&facts, to)
+    }
+
+    /// `statx`. A file has one time, at which it was changed last.
+    pub(super) fn stat_extended(
+        &mut self,
+        [directory, at, flags, mask, to, _]: [u64; 6],
+    ) -> Result<u64, Errno> {
+        /// The fields of `stat`.
+        const BASIC: u32 = 0x7ff;
+        const SYNC_TYPE: u64 = 0x6000;
+        const NO_AUTOMOUNT: u64 = 0x800;
+        let (flags, mask) = (u64::from(flags as u32), mask as u32);
+        let known = NOFOLLOW | EMPTY_PATH | NO_AUTOMOUNT | SYNC_TYPE;
+        Errno::EINVAL.when(mask >> 31 != 0 || flags & SYNC_TYPE == SYNC_TYPE || flags & !known != 0)?;
+        let facts = if self.is_empty_path(at, flags)? {
+            self.facts_of_open(directory)?
+        } else {
+            let found = self.find(directory, at, flags & NOFOLLOW == 0)?;
+            self.facts(found.existing(&self.state.tree)?)
+        };
+        let mut out = Layout::<256>::new(A::ABI);
+        out.u32(BASIC).u32(4096).u64(0).u32(1).u32(0).u32(0).u16(facts.mode as u16).u16(0);
+        out.u64(facts.inode).u64(facts.size).u64(facts.size.div_ceil(512)).u64(0);
+        for place in [64, 96, 112] {
+            // Of access, change of status, and of contents; that of birth is not known.
+            out.at(place).u64(facts.changed / SECOND).u32((facts.changed % SECOND) as u32);
+        }
+        out.at(128).u32((facts.device >> 8) as u32).u32(facts.device as u32 & 0xff).at(140).u32(1).at(256);
+        self.answer(to, out.bytes())
     }
 
     /// `statfs`: one file system, in memory.

@@ -55,9 +55,16 @@ calls! { |sys, a|
     "write"                [1]   [4]      [64]  sys.write(a[0], a[1], a[2], None)?;
     "pread64"              [17]  [180]    [67]  sys.read(a[0], a[1], a[2], Some(Self::wide(a[3], a[4])))?;
     "pwrite64"             [18]  [181]    [68]  sys.write(a[0], a[1], a[2], Some(Self::wide(a[3], a[4])))?;
-    "readv"                [19]  [145]    [65]  sys.vector(a[0], a[1], a[2], false)?;
-    "writev"               [20]  [146]    [66]  sys.vector(a[0], a[1], a[2], true)?;
-    "sendfile"             [40]  [239]    [71]  sys.send_file(a[0], a[1], a[2], a[3])?;
+    "readv"                [19]  [145]    [65]  sys.vector([a[0], a[1], a[2]], None, false)?;
+    "writev"               [20]  [146]    [66]  sys.vector([a[0], a[1], a[2]], None, true)?;
+    "preadv"               [295] [333]    [69]  sys.vector([a[0], a[1], a[2]], Some(Self::wide(a[3], a[4])), false)?;
+    "pwritev"              [296] [334]    [70]  sys.vector([a[0], a[1], a[2]], Some(Self::wide(a[3], a[4])), true)?;
+    "preadv2"              [327] [378]    [286] sys.vector_with_flags(a, false)?;
+    "pwritev2"             [328] [379]    [287] sys.vector_with_flags(a, true)?;
+    "sendfile"             [40]  []       [71]  sys.send_file(a, 8)?;
+    "sendfile"             []    [187]    []    sys.send_file(a, 4)?;
+    "sendfile64"           []    [239]    []    sys.send_file(a, 8)?;
+    "copy_file_range"      [326] [377]    [285] sys.copy_range(a)?;
     "open"                 [2]   [5]      []    sys.open(HERE, a[0], a[1], a[2])?;
     "openat"               [257] [295]    [56]  sys.open(a[0], a[1], a[2], a[3])?;
     "creat"                [85]  [8]      []    sys.open(HERE, a[0], NEW, a[1])?;
@@ -91,30 +98,42 @@ calls! { |sys, a|
     "lstat, lstat64"       [6]   [196]    []    sys.stat_at([HERE, a[0], a[1], NOFOLLOW, 0, 0])?;
     "fstat, fstat64"       [5]   [197]    [80]  sys.stat_open(a[0], a[1])?;
     "newfstatat, fstatat64" [262] [300]    [79]  sys.stat_at(a)?;
+    "statx"                [332] [383]    [291] sys.stat_extended(a)?;
     "statfs"               [137] [99]     [43]  sys.file_system(a[1])?;
     // There is one user.
-    "access, chown, lchown" [21 92 94] [33 212 198] []    sys.existing(HERE, a[0]).map(|_| 0)?;
-    "faccessat, faccessat2, fchownat" [269 439 260] [307 439 298] [48 439 54] sys.existing(a[0], a[1]).map(|_| 0)?;
-    "fchown"               [93]  [207]    [55]  sys.file(a[0]).map(|_| 0)?;
-    "utimensat"            [280] [320]    [88]  {
-        if a[1] == 0 { sys.file(a[0]).map(|_| 0)? } else { sys.existing(a[0], a[1]).map(|_| 0)? }
-    };
+    "access"               [21]  [33]     []    sys.access(HERE, a[0], a[1], 0)?;
+    "faccessat"            [269] [307]    [48]  sys.access(a[0], a[1], a[2], 0)?;
+    "faccessat2"           [439] [439]    [439] sys.access(a[0], a[1], a[2], a[3])?;
+    "chown"                [92]  [182 212] []    sys.change_owner(HERE, a[0], 0)?;
+    "lchown"               [94]  [16 198] []    sys.change_owner(HERE, a[0], NOFOLLOW)?;
+    "fchownat"             [260] [298]    [54]  sys.change_owner(a[0], a[1], a[4])?;
+    "fchown"               [93]  [95 207] [55]  sys.file(a[0]).map(|_| 0)?;
+    "utimensat"            [280] [320]    [88]  sys.set_times(a, Width::Word)?;
+    "utimensat_time64"     []    [412]    []    sys.set_times(a, Width::Wide)?;
     "chmod"                [90]  [15]     []    sys.existing(HERE, a[0]).map(|inode| sys.set_mode(inode, a[1]))?;
     "fchmodat"             [268] [306]    [53]  sys.existing(a[0], a[1]).map(|inode| sys.set_mode(inode, a[2]))?;
-    "fchmod"               [91]  [94]     [52]  sys.inode_of(a[0]).map(|inode| sys.set_mode(inode, a[1]))?;
+    "fchmod"               [91]  [94]     [52]  sys.change_mode(a[0], a[1])?;
     "umask"                [95]  [60]     [166] {
         core::mem::replace(&mut sys.process().umask, a[0] as u16 & 0o777).into()
     };
-    "truncate, truncate64" [76]  [193]    [45]  {
-        sys.existing(HERE, a[0]).and_then(|inode| sys.truncate(inode, Self::wide(a[1], a[2])))?
+    "truncate, truncate64" [76]  [193]    [45]  sys.truncate(a[0], Self::wide(a[1], a[2]))?;
+    "ftruncate, ftruncate64" [77]  [194]    [46]  sys.truncate_open(a[0], Self::wide(a[1], a[2]))?;
+    "truncate"             []    [92]     []    sys.truncate(a[0], i64::from(a[1] as i32) as u64)?;
+    "ftruncate"            []    [93]     []    sys.truncate_open(a[0], i64::from(a[1] as i32) as u64)?;
+    "fallocate"            [285] [324]    [47]  {
+        let (at, len) = match A::ABI {
+            Abi::I386 => (Self::wide(a[2], a[3]), Self::wide(a[4], a[5])),
+            _ => (a[2], a[3]),
+        };
+        sys.allocate(a[0], a[1], at, len)?
     };
-    "ftruncate, ftruncate64" [77]  [194]    [46]  {
-        sys.inode_of(a[0]).and_then(|inode| sys.truncate(inode, Self::wide(a[1], a[2])))?
+    "fsync, fdatasync"     [74 75] [118 148] [82 83] sys.synchronize(a[0])?;
+    "syncfs"               [306] [344]    [267] sys.file(a[0]).map(|_| 0)?;
+    "sync_file_range"      [277] []       [84]  sys.synchronize_range(a[0], a[1], a[2], a[3])?;
+    "sync_file_range"      []    [314]    []    {
+        sys.synchronize_range(a[0], Self::wide(a[1], a[2]), Self::wide(a[3], a[4]), a[5])?
     };
-    "truncate"             []    [92]     []    {
-        sys.existing(HERE, a[0]).and_then(|inode| sys.truncate(inode, a[1]))?
-    };
-    "ftruncate"            []    [93]     []    sys.inode_of(a[0]).and_then(|inode| sys.truncate(inode, a[1]))?;
+    "flock"                [73]  [143]    [32]  sys.lock_whole(a[0], a[1])?;
     "getcwd"               [79]  [183]    [17]  sys.working_directory(a[0], a[1])?;
     "chdir"                [80]  [12]     [49]  sys.existing(HERE, a[0]).and_then(|inode| sys.enter(inode))?;
     "fchdir"               [81]  [133]    [50]  sys.inode_of(a[0]).and_then(|inode| sys.enter(inode))?;

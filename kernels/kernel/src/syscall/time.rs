@@ -19,7 +19,7 @@ pub enum Width {
 }
 
 impl Width {
-    fn bytes<A: Arch>(self) -> usize {
+    pub(super) fn bytes<A: Arch>(self) -> usize {
         match self {
             Width::Word => A::ABI.word(),
             Width::Wide => 8,

@@ -226,6 +226,14 @@ impl Tasks {
         self.slots().find(|slot| self.get(*slot).tid == tid && self.get(*slot).is_alive())
     }
 
+    /// Returns the process whose lock a thread of a process waits for.
+    pub fn lock_holder(&self, process: usize) -> Option<usize> {
+        self.threads(process).find_map(|slot| match self.get(slot).doing {
+            Doing::Waiting(Wait::Lock { holder, .. }) => holder.map(usize::from),
+            _ => None,
+        })
+    }
+
     /// Makes every call with a wait for which `which` returns true be made again; returns whether
     /// there was one.
     pub fn wake(&mut self, which: impl Fn(Wait) -> bool) -> bool {

@@ -16,6 +16,13 @@ pub enum Wait {
     Futex(Futex),
     /// Something happens to a pipe.
     Pipe(u16),
+    /// A lock on a file goes.
+    Lock {
+        /// The name of the file.
+        file: u32,
+        /// The process that has the lock, if one has it and the caller's process waits for it.
+        holder: Option<u16>,
+    },
     /// Something is typed.
     Console,
     /// A file of several becomes ready.

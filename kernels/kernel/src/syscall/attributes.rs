@@ -1,0 +1,138 @@
+//! Permissions, owners and times of files. There is one user, who may do everything, and a file has
+//! one time, at which it was changed last.
+
+use super::Sys;
+use super::files::AT_FDCWD;
+use super::stat::{EMPTY_PATH, NOFOLLOW};
+use super::time::Width;
+use crate::arch::Arch;
+use crate::errno::Errno;
+use crate::fs::{Kind, What};
+
+/// `AT_EACCESS`: there is one user.
+const EFFECTIVE: u64 = 0x200;
+const UTIME_NOW: u64 = 0x3fff_ffff;
+const UTIME_OMIT: u64 = 0x3fff_fffe;
+const SECOND: u64 = 1_000_000_000;
+
+/// What becomes of the time of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NewTime {
+    Now,
+    Stays,
+    At(u64),
+}
+
+/// Reads a time as `utimensat` has it. Times before 0 become 0, those that are too late the latest.
+fn new_time(seconds: i64, nanos: u64) -> Result<NewTime, Errno> {
+    match nanos {
+        UTIME_NOW => Ok(NewTime::Now),
+        UTIME_OMIT => Ok(NewTime::Stays),
+        SECOND.. => Err(Errno::EINVAL),
+        _ => {
+            let seconds = u64::try_from(seconds);
+            Ok(NewTime::At(seconds.map_or(0, |n| n.saturating_mul(SECOND).saturating_add(nanos))))
+        }
+    }
+}
+
+impl<A: Arch> Sys<'_, A> {
+    /// Returns the file that a path leads to, as calls with flags have it; `None` for one that is in
+    /// no directory, such as a pipe.
+    fn inode_at(&mut self, directory: u64, at: u64, flags: u64, known: u64) -> Result<Option<u16>, Errno> {
+        let flags = u64::from(flags as u32);
+        Errno::EINVAL.when(flags & !(known | NOFOLLOW | EMPTY_PATH) != 0)?;
+        if !self.is_empty_path(at, flags)? {
+            let found = self.find(directory, at, flags & NOFOLLOW == 0)?;
+            return found.existing(&self.state.tree).map(Some);
+        }
+        if directory as i32 == AT_FDCWD {
+            return Ok(Some(self.process().directory));
+        }
+        self.inode_of_open(directory)
+    }
+
+    fn inode_of_open(&mut self, descriptor: u64) -> Result<Option<u16>, Errno> {
+        let file = self.file(descriptor)?;
+        match self.state.open.get(file).what {
+            What::Inode(inode) => Ok(Some(inode)),
+            _ => Ok(None),
+        }
+    }
+
+    /// `access`, `faccessat` and `faccessat2`. The one user may execute a file if anybody may.
+    pub(super) fn access(&mut self, directory: u64, at: u64, mode: u64, flags: u64) -> Result<u64, Errno> {
+        const EXECUTE: u64 = 1;
+        Errno::EINVAL.when(mode as u32 & !7 != 0)?;
+        if let Some(inode) = self.inode_at(directory, at, flags, EFFECTIVE)? {
+            let found = self.state.tree.get(inode);
+            let is_program = matches!(found.kind, Kind::Directory) || found.mode & 0o111 != 0;
+            Errno::EACCES.when(mode & EXECUTE != 0 && !is_program)?;
+        }
+        Ok(0)
+    }
+
+    /// `fchownat`, `chown` and `lchown`: owners are not kept.
+    pub(super) fn change_owner(&mut self, directory: u64, at: u64, flags: u64) -> Result<u64, Errno> {
+        self.inode_at(directory, at, flags, 0).map(|_| 0)
+    }
+
+    /// `fchmod`.
+    pub(super) fn change_mode(&mut self, descriptor: u64, mode: u64) -> Result<u64, Errno> {
+        if let Some(inode) = self.inode_of_open(descriptor)? {
+            self.set_mode(inode, mode);
+        }
+        Ok(0)
+    }
+
+    /// `utimensat`.
+    pub(super) fn set_times(
+        &mut self,
+        [directory, at, times, flags, ..]: [u64; 6],
+        width: Width,
+    ) -> Result<u64, Errno> {
+        let mut time = NewTime::Now;
+        if times != 0 {
+            let size = width.bytes::<A>();
+            let numbers = self.read_numbers::<4>(times, size)?;
+            let signed = |n: u64| if size == 4 { i64::from(n as i32) } else { n as i64 };
+            let access = new_time(signed(numbers[0]), numbers[1])?;
+            time = new_time(signed(numbers[2]), numbers[3])?;
+            if access == NewTime::Stays && time == NewTime::Stays {
+                return Ok(0);
+            }
+        }
+        // Without a path it is the descriptor.
+        let inode = if at == 0 && directory as i32 != AT_FDCWD {
+            Errno::EINVAL.when(flags != 0)?;
+            self.inode_of_open(directory)?
+        } else {
+            self.inode_at(directory, at, flags, 0)?
+        };
+        if let Some(inode) = inode {
+            let changed = &mut self.state.tree.get_mut(inode).changed;
+            match time {
+                NewTime::Now => *changed = A::now(),
+                NewTime::At(time) => *changed = time,
+                NewTime::Stays => {}
+            }
+        }
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_set_kept_or_refused() {
+        assert_eq!(new_time(3, 5), Ok(NewTime::At(3 * SECOND + 5)));
+        assert_eq!(new_time(-3, 5), Ok(NewTime::At(0)));
+        assert_eq!(new_time(i64::MAX, 5), Ok(NewTime::At(u64::MAX)));
+        assert_eq!(new_time(-1, UTIME_NOW), Ok(NewTime::Now));
+        assert_eq!(new_time(-1, UTIME_OMIT), Ok(NewTime::Stays));
+        assert_eq!(new_time(0, SECOND), Err(Errno::EINVAL));
+        assert_eq!(new_time(0, u64::MAX), Err(Errno::EINVAL));
+    }
+}
