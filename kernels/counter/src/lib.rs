@@ -29,7 +29,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use pages::{BY, By, Pages, Written};
 
 /// Cases that there may be.
-pub const CASES: usize = 16;
+pub const CASES: usize = 64;
 /// The case whose mark asks for the counts.
 pub const REPORT: usize = CASES - 1;
 /// The mark's displacement, without the case.
@@ -77,7 +77,7 @@ struct Case {
 struct Counter {
     pages: Pages,
     written: Written,
-    cases: [Case; CASES],
+    cases: Vec<Case>,
     /// Of the case that is profiled: where instructions are, how often each was executed before.
     before: BTreeMap<u64, u64>,
     profile: BTreeMap<u64, u64>,
