@@ -1,6 +1,7 @@
 /* The marks of a program's operations for QEMU's plugin (kernels/counter): an instruction without effect says which case
- * begins, and another one which ends. A program has 63 cases at the most, numbered from 0. Those of faults.c and large.c, and
- * their operations, are also listed in kernels/comparison/src/cases.rs; suites (suites/suite.h) print their own. */
+ * begins, and another one which ends. A program has 63 cases at the most, numbered from 0, and six unless it says so.
+ * Those of faults.c and large.c, and their operations, are also listed in kernels/comparison/src/cases.rs; suites
+ * (suites/suite.h) print their own. */
 #include "arch.h"
 
 /* What one table of x86-64 and of PAE maps. */
@@ -18,15 +19,18 @@ enum { REPORT = 63 };
 #define MARKS4(what) MARKS(what) MARKS((what) + 1) MARKS((what) + 2) MARKS((what) + 3)
 #define MARKS16(what) MARKS4(what) MARKS4((what) + 4) MARKS4((what) + 8) MARKS4((what) + 12)
 
+/* The cases of a program: code for more of them would change what its fork costs. */
+#ifndef MARKS_OF_PROGRAM
+#define MARKS_OF_PROGRAM MARKS4(0) MARKS(4) MARKS(5)
+#endif
+
 static int marks;
 
 static inline void mark(int what, int ends) {
     if (!marks)
         return;
     switch (what * 2 + ends) {
-        MARKS16(0)
-        MARKS16(16)
-        MARKS16(32)
-        MARKS16(48)
+        MARKS_OF_PROGRAM
+        MARKS(REPORT)
     }
 }

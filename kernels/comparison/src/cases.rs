@@ -62,7 +62,7 @@ pub static LARGE: Program = Program {
 pub const BY: [&str; 4] = ["rep stos", "rep movs", "stores", "dc zva"];
 
 /// The plugin's counts of a case, of all operations together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub times: u64,
     pub programs: u64,
@@ -72,25 +72,46 @@ pub struct Counts {
     pub page_instructions: u64,
     pub cleared: [u64; BY.len()],
     pub copied: [u64; BY.len()],
+    /// Instructions of the kernel by group, if groups were asked for.
+    pub groups: Vec<u64>,
 }
 
 impl Counts {
     /// Reads the plugin's output. `None` if a case is missing.
     pub fn parse(text: &str, cases: &[Case]) -> Option<Vec<Counts>> {
         let mut all = vec![Counts::default(); cases.len()];
-        for line in text.lines().filter(|line| !line.starts_with("at ")) {
+        for (case, counts) in Counts::lines(text)? {
+            *all.get_mut(case)? = counts;
+        }
+        all.iter().all(|counts| counts.times > 0).then_some(all)
+    }
+
+    /// Reads the plugin's output: numbers of cases, and their counts. `None` if a line is malformed.
+    pub fn lines(text: &str) -> Option<Vec<(usize, Counts)>> {
+        let lines = text.lines().filter(|line| !line.starts_with("at "));
+        let read = |line: &str| {
             let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
-            let &[case, times, programs, kernel, forgotten, roots, page_instructions, ref pages @ ..] =
+            let &[case, times, programs, kernel, forgotten, roots, page_instructions, ref rest @ ..] =
                 &numbers[..]
             else {
                 return None;
             };
-            let &[a, b, c, d, e, f, g, h] = pages else { return None };
-            let (cleared, copied) = ([a, c, e, g], [b, d, f, h]);
-            *all.get_mut(usize::try_from(case).ok()?)? =
-                Counts { times, programs, kernel, forgotten, roots, page_instructions, cleared, copied };
-        }
-        all.iter().all(|counts| counts.times > 0).then_some(all)
+            let &[a, b, c, d, e, f, g, h, ref groups @ ..] = rest else { return None };
+            let (cleared, copied, groups) = ([a, c, e, g], [b, d, f, h], groups.to_vec());
+            let counts = Counts {
+                times,
+                programs,
+                kernel,
+                forgotten,
+                roots,
+                page_instructions,
+                cleared,
+                copied,
+                groups,
+            };
+            Some((usize::try_from(case).ok()?, counts))
+        };
+        lines.map(read).collect()
     }
 }
 
@@ -105,6 +126,10 @@ mod tests {
         let text: String = (0..cases.len()).map(line).collect();
         let all = Counts::parse(&text, cases).expect("all cases");
         assert_eq!((all[3].cleared, all[3].copied), ([1, 0, 0, 0], [0, 2, 0, 0]));
+        assert!(all[3].groups.is_empty());
+        let grouped = Counts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0 0 9 11").expect("a line");
+        assert_eq!((grouped[0].0, &grouped[0].1.groups[..]), (3, &[9, 11][..]));
+        assert!(Counts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0").is_none());
         assert!(Counts::parse(&line(0), cases).is_none());
         assert!(Counts::parse("0 x", cases).is_none());
         assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0 0 0", cases).is_none());

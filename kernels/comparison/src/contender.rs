@@ -58,13 +58,18 @@ pub struct Contender {
 }
 
 impl Contender {
-    const fn new(name: &'static str, append: &'static str, about: &'static str) -> Self {
+    pub const fn new(name: &'static str, append: &'static str, about: &'static str) -> Self {
         Contender { name, append, about }
     }
 
-    /// Whether it is Debian's Linux 6.1, and not the library's kernel.
+    /// Whether it is Debian's Linux, and not the library's kernel.
     pub fn is_linux(&self) -> bool {
         self.name.starts_with("linux-")
+    }
+
+    /// Whether it is a later Linux than 6.1.
+    pub fn is_newer(&self) -> bool {
+        self.name.starts_with("linux-newer")
     }
 
     pub fn arch(&self) -> Arch {
@@ -76,6 +81,36 @@ impl Contender {
 pub fn of(program: &str) -> &'static [Contender] {
     if program == "large" { &LARGE } else { &CONTENDERS }
 }
+
+/// Returns the contenders that run a suite: on x86-64, both kernels without large pages and with
+/// them. The suite `ours` has more.
+pub fn of_suite(suite: &str) -> Vec<&'static Contender> {
+    let more: &[Contender] = if suite == "ours" { &OURS } else { &[] };
+    SUITE.iter().chain(more).collect()
+}
+
+const SUITE: [Contender; 6] = [
+    Contender::new("linux-x86_64", "", "Linux"),
+    Contender::new("linux-x86_64-noinit", "init_on_alloc=0", "Linux; memory not cleared twice"),
+    Contender::new("linux-x86_64-always", "transparent_hugepage=always", "Linux, large where it fits"),
+    Contender::new(
+        "linux-x86_64-always-noinit",
+        "transparent_hugepage=always init_on_alloc=0",
+        "the same; memory not cleared twice",
+    ),
+    Contender::new("ptarmigan-x86_64", "", "the library"),
+    Contender::new("ptarmigan-x86_64-always", "transparent_hugepage=always", "the library, where it fits"),
+];
+
+const OURS: [Contender; 3] = [
+    Contender::new("plain-x86_64", "quicklist=off", "the library without quicklists"),
+    Contender::new(
+        "linux-lean-x86_64",
+        "init_on_alloc=0 cgroup_disable=memory apparmor=0 security=none audit=0 nokaslr",
+        "Linux without control groups, security modules and audit",
+    ),
+    Contender::new("linux-newer-x86_64", "init_on_alloc=0", "the newest Linux of Debian's backports"),
+];
 
 /// Those of large pages: never, where programs ask, always.
 const LARGE: [Contender; 9] = [

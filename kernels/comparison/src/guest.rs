@@ -31,6 +31,10 @@ pub struct Files {
     pub archive: PathBuf,
     /// Linux's image.
     pub linux: Option<PathBuf>,
+    /// The image of a later Linux.
+    pub newer: Option<PathBuf>,
+    /// Lines about files that could not be had.
+    pub missing: Vec<String>,
 }
 
 /// A boot that is to be made.
@@ -39,10 +43,14 @@ pub struct Guest<'a> {
     /// The program with cases that process 1 runs.
     pub program: Option<&'static Program>,
     pub files: &'a Files,
+    /// More words of the command line.
+    pub words: &'a str,
     /// QEMU's plugin, and where it writes.
     pub counter: Option<(&'a Path, &'a Path)>,
     /// The case whose instructions the plugin counts one by one.
     pub profiled: Option<usize>,
+    /// The file of groups, by which the plugin counts our kernel's instructions.
+    pub groups: Option<&'a Path>,
 }
 
 /// The results of a boot.
@@ -64,7 +72,7 @@ impl Guest<'_> {
     ///
     /// QEMU cannot be started.
     pub fn run(&self) -> Result<(String, String), String> {
-        let Guest { contender, files, counter, profiled, .. } = self;
+        let Guest { contender, files, words, counter, profiled, groups, .. } = self;
         let arch = contender.arch();
         let (qemu, machine, kernel_start, console) = match arch {
             Arch::I386 => ("qemu-system-i386", PC32, "0xc0000000", "ttyS0"),
@@ -74,7 +82,8 @@ impl Guest<'_> {
         let mut command = Command::new("timeout");
         command.args([SECONDS, qemu, "-accel", "tcg", "-icount", "shift=0"]).args(machine);
         command.args(["-m", "2G", "-smp", "1", "-nographic", "-no-reboot", "-nic", "none"]);
-        let (image, common) = match (contender.is_linux(), &files.linux) {
+        let linux = if contender.is_newer() { &files.newer } else { &files.linux };
+        let (image, common) = match (contender.is_linux(), linux) {
             (false, _) => (&files.image, String::new()),
             (true, Some(linux)) => (linux, format!("console={console} {LINUX}")),
             (true, None) => return Err("Linux was not fetched".into()),
@@ -87,7 +96,7 @@ impl Guest<'_> {
             String::new()
         };
         command.arg("-kernel").arg(image);
-        command.arg("-append").arg(format!("{common} {}{place}", contender.append));
+        command.arg("-append").arg(format!("{common} {}{place} {words}", contender.append));
         if let Some((plugin, out)) = counter {
             // The output of an earlier boot does not count.
             let _ = fs::remove_file(out);
@@ -96,6 +105,9 @@ impl Guest<'_> {
                 format!("{},isa={isa},kernel={kernel_start},out={}", plugin.display(), out.display());
             if let Some(case) = profiled {
                 plugin.push_str(&format!(",profile={case}"));
+            }
+            if let Some(groups) = groups.filter(|_| !contender.is_linux()) {
+                plugin.push_str(&format!(",groups={}", groups.display()));
             }
             command.arg("-plugin").arg(plugin);
         }

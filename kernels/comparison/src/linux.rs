@@ -1,4 +1,5 @@
-//! Debian's Linux: the newest package of version 6.1 that there is, fetched into a cache.
+//! Debian's Linux: the newest package of version 6.1 that there is, or of the backports, fetched
+//! into a cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +15,27 @@ use crate::run;
 ///
 /// No package, no network, no tools.
 pub fn kernel(here: &Path, arch: Arch) -> Result<PathBuf, String> {
+    fetch(here, arch, r"6\.1\.[0-9]*-[0-9]*", &[])
+}
+
+/// Returns the path of the image of a later Linux, from Debian's backports.
+///
+/// # Errors
+///
+/// As [`kernel`].
+pub fn newer(here: &Path, arch: Arch) -> Result<PathBuf, String> {
+    fetch(here, arch, "[0-9.]*+deb[0-9]*", &["--backports"])
+}
+
+/// Fetches the newest package whose version fits a basic regular expression.
+fn fetch(here: &Path, arch: Arch, version: &str, options: &[&str]) -> Result<PathBuf, String> {
     let (architecture, flavour) = match arch {
         Arch::I386 => ("i386", "686-pae"),
         Arch::X86_64 => ("amd64", "cloud-amd64"),
         Arch::Aarch64 => ("arm64", "cloud-arm64"),
     };
-    let name = format!(r"linux-image-6\.1\.[0-9]*-[0-9]*-{flavour}-unsigned");
-    let said = run(Command::new(here.join("debian")).args([architecture, &name]))?;
+    let name = format!("linux-image-{version}-{flavour}-unsigned");
+    let said = run(Command::new(here.join("debian")).args(options).args([architecture, &name]))?;
     let boot = Path::new(said.trim_end()).join("boot");
     fs::read_dir(&boot)
         .map_err(|e| format!("{}: {e}", boot.display()))?

@@ -10,6 +10,8 @@
 //! | [`rows`] | medians of boots; counts of events meanwhile |
 //! | [`print`] | tables, bars |
 //! | [`profile`] | functions of our kernel in which a case spends its instructions |
+//! | [`split`] | groups of these functions |
+//! | [`suite`] | suites of cases |
 
 mod cases;
 mod contender;
@@ -18,6 +20,8 @@ mod linux;
 mod print;
 mod profile;
 mod rows;
+mod split;
+mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -60,6 +64,12 @@ struct Options {
     /// lines in capitals are printed, once for each contender.
     #[arg(long, value_name = "NAME", default_value = "faults")]
     program: String,
+    /// Runs a suite of cases: ours, lmbench-like, will-it-scale-like, unixbench-like or
+    /// cortenmm-like.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["program", "profile"])]
+    suite: Option<String>,
+    #[command(flatten)]
+    of_suite: suite::run::SuiteOptions,
     /// Lists the contenders.
     #[arg(long)]
     list: bool,
@@ -106,24 +116,59 @@ fn run(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Makes the files that all boots of an architecture share.
-fn prepare(options: &Options, work: &Path, arch: Arch, linux: bool) -> Result<guest::Files, String> {
+/// Makes the files that all boots of an architecture share. A Linux that cannot be fetched is
+/// missing.
+fn prepare(
+    options: &Options,
+    work: &Path,
+    arch: Arch,
+    contenders: &[&Contender],
+) -> Result<guest::Files, String> {
     let program = work.join(format!("init-{arch}"));
-    let source = options.here.join("programs").join(&options.program).with_extension("c");
+    let source = match &options.suite {
+        Some(suite) => options.here.join("programs/suites").join(suite.trim_end_matches("-like")),
+        None => options.here.join("programs").join(&options.program),
+    };
     let [compiler, target] = arch.compiler();
-    run(Command::new(compiler).args([target, "-O2", "-w", "-static", "-o"]).arg(&program).arg(source))?;
+    let mut command = Command::new(compiler);
+    command.args([target, "-O2", "-w", "-static"]).args(options.suite.as_ref().map(|_| "-pthread"));
+    run(command.arg("-o").arg(&program).arg(source.with_extension("c")))?;
     let arguments = ["--arch", arch.kernel(), "--print-image", "init=none"];
-    let said = run(Command::new(options.here.join("linux")).args(arguments))?;
+    let mut command = Command::new(options.here.join("linux"));
+    if options.of_suite.split {
+        // The same code, with the names of its functions and files.
+        command.env("CARGO_PROFILE_LEAN_DEBUG", "1");
+    }
+    let said = run(command.args(arguments))?;
     let (image, initrd) =
         said.trim().split_once(' ').ok_or_else(|| format!("kernels/linux --print-image said {said}"))?;
     let archive = work.join(format!("initrd-{arch}"));
-    let entries = ["dev/".to_owned(), "dev/console:5:1".to_owned(), format!("init={}", program.display())];
+    let mut entries = vec!["dev/".to_owned(), "dev/console:5:1".to_owned()];
+    let mut missing = Vec::new();
+    if options.suite.as_deref() == Some("lmbench-like") {
+        match run(Command::new(options.here.join("debian")).args(["amd64", "busybox-static"])) {
+            Ok(busybox) => {
+                let shell = format!("bin/busybox={}/bin/busybox", busybox.trim_end());
+                entries.extend(["bin/".to_owned(), shell, "bin/sh@busybox".to_owned()]);
+            }
+            Err(problem) => missing.push(format!("no shell: {problem}")),
+        }
+    }
+    entries.push(format!("init={}", program.display()));
     run(Command::new(initrd).arg(&archive).args(entries))?;
-    let linux = if linux { Some(linux::kernel(&options.here, arch)?) } else { None };
-    Ok(guest::Files { image: image.into(), archive, linux })
+    let mut fetched = |is_wanted: bool, kernel: fn(&Path, Arch) -> Result<PathBuf, String>| {
+        let kernel = is_wanted.then(|| kernel(&options.here, arch))?;
+        kernel.map_err(|problem| missing.push(problem)).ok()
+    };
+    let linux = fetched(contenders.iter().any(|c| c.is_linux() && !c.is_newer()), linux::kernel);
+    let newer = fetched(contenders.iter().any(|c| c.is_newer()), linux::newer);
+    Ok(guest::Files { image: image.into(), archive, linux, newer, missing })
 }
 
 fn compare(options: &Options) -> Result<(), String> {
+    if let Some(suite) = &options.suite {
+        return suite::run::run(options, suite);
+    }
     let wanted = |c: &&Contender| options.only.is_empty() || options.only.iter().any(|o| c.name.contains(o));
     let contenders: Vec<&Contender> = contender::of(&options.program).iter().filter(wanted).collect();
     if contenders.is_empty() {
@@ -146,10 +191,13 @@ fn compare(options: &Options) -> Result<(), String> {
     let work = scratch()?;
     let mut files = Vec::new();
     for arch in Arch::ALL {
-        let here: Vec<_> = contenders.iter().filter(|contender| contender.arch() == arch).collect();
+        let here: Vec<_> = contenders.iter().copied().filter(|contender| contender.arch() == arch).collect();
         if !here.is_empty() {
-            let linux = here.iter().any(|contender| contender.is_linux());
-            files.push((arch, prepare(options, &work.0, arch, linux)?));
+            let made = prepare(options, &work.0, arch, &here)?;
+            if let Some(problem) = made.missing.first() {
+                return Err(problem.clone());
+            }
+            files.push((arch, made));
         }
     }
     let Some(program) = program else { return print_output(&contenders, &files) };
@@ -169,7 +217,16 @@ fn compare(options: &Options) -> Result<(), String> {
                         |(_, files)| {
                             let out = work.0.join(format!("counts-{}", contender.name));
                             let counter = counts.then_some((&*options.counter, &*out));
-                            Guest { contender, program: Some(program), files, counter, profiled }.boot()
+                            Guest {
+                                contender,
+                                program: Some(program),
+                                files,
+                                words: "",
+                                counter,
+                                profiled,
+                                groups: None,
+                            }
+                            .boot()
                         },
                     );
                     bar.inc(1);
@@ -216,7 +273,9 @@ fn compare(options: &Options) -> Result<(), String> {
 fn print_output(contenders: &[&Contender], files: &[(Arch, guest::Files)]) -> Result<(), String> {
     for contender in contenders {
         let (_, files) = files.iter().find(|(arch, _)| *arch == contender.arch()).ok_or("no files")?;
-        let (text, ended) = Guest { contender, program: None, files, counter: None, profiled: None }.run()?;
+        let (text, ended) =
+            Guest { contender, program: None, files, words: "", counter: None, profiled: None, groups: None }
+                .run()?;
         let capitals = |line: &&str| {
             line.split(' ')
                 .next()

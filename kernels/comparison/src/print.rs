@@ -15,7 +15,7 @@ pub fn json(rows: &[Row]) -> serde_json::Result<String> {
 }
 
 /// Writes a number with separators.
-fn grouped(value: f64) -> String {
+pub fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs().round());
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

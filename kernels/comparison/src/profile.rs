@@ -16,7 +16,7 @@ pub fn parse(text: &str) -> Vec<(u64, u64)> {
 }
 
 /// Returns the functions of an image, by their first address.
-fn functions(image: &Path) -> Result<BTreeMap<u64, String>, String> {
+pub fn functions(image: &Path) -> Result<BTreeMap<u64, String>, String> {
     let said = run(Command::new("nm").arg("-C").arg(image))?;
     let lines = said.lines().filter_map(|line| {
         let mut words = line.splitn(3, ' ');

@@ -1,20 +1,20 @@
 //! Rows: for each case and contender, the median of all rounds, and counts of events meanwhile.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::cases::{BY, Program};
+use crate::cases::{BY, Counts, Program};
 use crate::contender::Contender;
 use crate::guest::Boot;
 
 /// Pages cleared or copied by one kind of instruction, for each operation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pages {
-    pub by: &'static str,
+    pub by: String,
     pub pages: f64,
 }
 
 /// Events in one operation, on average.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Happened {
     /// Instructions of programs.
     pub programs: f64,
@@ -27,6 +27,33 @@ pub struct Happened {
     /// Single pages that the TLB was told to forget.
     pub page_invalidations: f64,
     pub root_loads: f64,
+}
+
+impl Happened {
+    /// Divides the plugin's counts by a number of operations, each of which takes `value`
+    /// instructions.
+    pub fn of(counts: &Counts, value: f64, operations: f64) -> Happened {
+        let each = |count: u64| count as f64 / operations;
+        let pages = |all: &[u64]| {
+            let named = BY.iter().zip(all).filter(|(_, count)| **count > 0);
+            named.map(|(by, count)| Pages { by: (*by).into(), pages: each(*count) }).collect()
+        };
+        let written: u64 = counts.cleared.iter().chain(&counts.copied).sum();
+        Happened {
+            programs: each(counts.programs),
+            kernel: each(counts.kernel),
+            pages_as_one: value - each(counts.page_instructions) + each(written),
+            cleared: pages(&counts.cleared),
+            copied: pages(&counts.copied),
+            page_invalidations: each(counts.forgotten),
+            root_loads: each(counts.roots),
+        }
+    }
+
+    /// Pages that are cleared, by any instruction.
+    pub fn all_cleared(&self) -> f64 {
+        self.cleared.iter().fold(0.0, |sum, pages| sum + pages.pages)
+    }
 }
 
 /// One case of one contender.
@@ -43,7 +70,7 @@ pub struct Row {
     pub happened: Option<Happened>,
 }
 
-fn median(values: &mut [u64]) -> f64 {
+pub fn median(values: &mut [u64]) -> f64 {
     values.sort_unstable();
     let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
     (low + high) as f64 / 2.0
@@ -59,21 +86,7 @@ pub fn of(program: &Program, contender: &Contender, boots: &[Boot]) -> Vec<Row> 
         let value = median(&mut values);
         let happened = counts.map(|counts| {
             let counts = &counts[index];
-            let each = |count: u64| count as f64 / (counts.times * case.operations) as f64;
-            let pages = |all: &[u64]| {
-                let named = BY.iter().zip(all).filter(|(_, count)| **count > 0);
-                named.map(|(by, count)| Pages { by, pages: each(*count) }).collect()
-            };
-            let written: u64 = counts.cleared.iter().chain(&counts.copied).sum();
-            Happened {
-                programs: each(counts.programs),
-                kernel: each(counts.kernel),
-                pages_as_one: value - each(counts.page_instructions) + each(written),
-                cleared: pages(&counts.cleared),
-                copied: pages(&counts.copied),
-                page_invalidations: each(counts.forgotten),
-                root_loads: each(counts.roots),
-            }
+            Happened::of(counts, value, (counts.times * case.operations) as f64)
         });
         let range = [values[0], values[values.len() - 1]];
         Row { case: case.name, contender: contender.name, value, unit: "instructions", range, happened }

@@ -11,11 +11,14 @@
 //! case` where a case begins and one more where it ends. With `isa=aarch64` it is a `movz` of
 //! `0x5400 + 2 * case` to the register of zeroes. The mark of case [`REPORT`] writes the counts.
 //! With `profile=CASE` it also writes how often each instruction of the kernel was executed in that
-//! case. One CPU only.
+//! case. With `groups=FILE` it counts the kernel's instructions by group, too: a line of the file is
+//! a first address, the address behind the last, both in hexadecimal, and the number of a group.
+//! One CPU only.
 
 // Tests are not linked with QEMU, which calls most of this.
 #![cfg_attr(test, allow(dead_code))]
 
+mod groups;
 pub mod pages;
 #[cfg(not(test))]
 mod plugin;
@@ -63,7 +66,7 @@ static INSTRUCTIONS: Mutex<BTreeMap<u64, &'static AtomicU64>> = Mutex::new(BTree
 
 /// The counts, at one moment or between two: instructions of programs and of the kernel, pages that
 /// the TLB was told to forget, roots loaded, instructions that wrote pages; then, for each of
-/// [`BY`], pages cleared and pages copied.
+/// [`BY`], pages cleared and pages copied; then instructions by group, if there are groups.
 type Counts = Vec<u64>;
 
 #[derive(Default)]
@@ -73,7 +76,6 @@ struct Case {
     sum: Counts,
 }
 
-#[derive(Default)]
 struct Counter {
     pages: Pages,
     written: Written,
@@ -81,6 +83,18 @@ struct Counter {
     /// Of the case that is profiled: where instructions are, how often each was executed before.
     before: BTreeMap<u64, u64>,
     profile: BTreeMap<u64, u64>,
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Counter {
+            pages: Pages::default(),
+            written: Written::default(),
+            cases: (0..CASES).map(|_| Case::default()).collect(),
+            before: BTreeMap::new(),
+            profile: BTreeMap::new(),
+        }
+    }
 }
 
 thread_local! {
@@ -96,7 +110,7 @@ impl Counter {
         let instructions = instructions + zeroed * ZEROING;
         let counted = [&PROGRAMS, &KERNEL, &FORGOTTEN, &ROOTS].map(|count| count.load(Relaxed));
         let pages = (0..BY.len()).flat_map(|by| [cleared[by], copied[by]]);
-        counted.into_iter().chain([instructions]).chain(pages).collect()
+        counted.into_iter().chain([instructions]).chain(pages).chain(groups::counts()).collect()
     }
 
     fn mark(&mut self, case: usize, ends: bool) {

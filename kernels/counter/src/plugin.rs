@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kernel_plugin::{self as api, ADD, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS};
 
+use crate::groups;
 use crate::pages::By;
 use crate::{
     BEGUN, CASES, COUNTER, FORGOTTEN, IS_A64, KERNEL, KERNEL_START, Kind, OUT, PROFILED, PROGRAMS, ROOTS,
@@ -65,6 +66,9 @@ extern "C" fn translated(_: Id, block: *mut Block) {
             if PROFILED.get().is_some() {
                 counts(count_of(at));
             }
+            if let Some(count) = groups::count_of(at) {
+                counts(count);
+            }
             let by = match kind {
                 Kind::RepStos => By::RepStos,
                 Kind::RepMovs => By::RepMovs,
@@ -95,10 +99,11 @@ fn read(texts: &[String]) -> Result<(), String> {
             Some(("profile", case)) => {
                 PROFILED.set(case.parse().map_err(|e| format!("profile={case}: {e}"))?).ok();
             }
+            Some(("groups", path)) => groups::read(path)?,
             Some(("out", path)) => _ = OUT.set(path.to_owned()),
             _ => {
                 return Err(format!(
-                    "argument {text} is not known: there are isa=, kernel=, profile= and out="
+                    "argument {text} is not known: there are isa=, kernel=, profile=, groups= and out="
                 ));
             }
         }

@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define MARKS_OF_PROGRAM MARKS16(0) MARKS16(16) MARKS16(32) MARKS4(48) MARKS4(52) MARKS4(56) MARKS(60) MARKS(61) MARKS(62)
 #include "../marks.h"
 
 #define PAGE 4096ul
@@ -91,7 +92,7 @@ static long table_pages(void) {
 }
 
 /* Here a case has the most memory mapped. Only a round that warms up looks. */
-static void most(void) {
+static inline void most(void) {
     if (!measured->warms_up)
         return;
     long tables = table_pages() - measured->tables_before;
@@ -99,7 +100,7 @@ static void most(void) {
         measured->tables = tables;
 }
 
-static void *map_at(void *at, size_t size, int rights, int flags, int file) {
+static inline void *map_at(void *at, size_t size, int rights, int flags, int file) {
     void *memory = mmap(at, size, rights, flags | (at ? MAP_FIXED : 0), file, 0);
     if (memory == MAP_FAILED)
         fail("mmap");
@@ -107,29 +108,29 @@ static void *map_at(void *at, size_t size, int rights, int flags, int file) {
 }
 
 /* Private memory without a file, where the kernel puts it or at a place. */
-static char *anonymous(void *at, size_t size) {
+static inline char *anonymous(void *at, size_t size) {
     return map_at(at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
 /* A free place that begins at a multiple of SPAN: Linux 6.1 chooses none by itself, and has no large pages at its ends. */
-static char *place(size_t size) {
+static inline char *place(size_t size) {
     char *memory = map_at(0, size + SPAN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     munmap(memory, size + SPAN);
     return (char *)(((unsigned long)memory + SPAN - 1) & ~(SPAN - 1));
 }
 
-static void write_each(char *memory, size_t size, size_t stride) {
+static inline void write_each(char *memory, size_t size, size_t stride) {
     for (size_t at = 0; at < size; at += stride)
         *(volatile char *)(memory + at) = 1;
 }
 
-static void read_each(const char *memory, size_t size, size_t stride) {
+static inline void read_each(const char *memory, size_t size, size_t stride) {
     for (size_t at = 0; at < size; at += stride)
         (void)*(const volatile char *)(memory + at);
 }
 
 /* Waits for a child's end. */
-static void reap(pid_t child) {
+static inline void reap(pid_t child) {
     if (child < 0)
         fail("fork");
     if (waitpid(child, 0, 0) != child)
@@ -137,7 +138,7 @@ static void reap(pid_t child) {
 }
 
 /* A file of so many bytes in memory; all pages are written. */
-static int file_of(size_t size) {
+static inline int file_of(size_t size) {
     static const char page[PAGE] = {1};
     int file = open("/tmp/file", O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (file < 0)

@@ -1,0 +1,141 @@
+//! Tables of a suite's rows: as text, and as documents have them.
+
+use super::bars::Missed;
+use super::ratio::{Pages, linux, ratio};
+use super::row::{SuiteRow, cases, find};
+use crate::print::grouped;
+
+/// Writes a number: with separators, and a digit behind the point if it is small.
+pub fn number(value: f64) -> String {
+    if value.abs() < 99.95 { format!("{value:.1}") } else { grouped(value) }
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), number)
+}
+
+/// A small number for a table: no digits behind the point that are zero.
+fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// Prints a table for each case.
+pub fn tables(rows: &[SuiteRow]) {
+    for case in cases(rows) {
+        let of_case: Vec<&SuiteRow> = rows.iter().filter(|row| row.case == case).collect();
+        println!();
+        println!(
+            "{case}, {}\n{:28} {:>11} {:>23} {:>7} {:>8} {:>7} {:>5}",
+            of_case[0].unit, "", "value", "least and most", "tables", "cleared", "inval", "cr3"
+        );
+        for row in of_case {
+            let range = format!("{} – {}", number(row.range[0]), number(row.range[1]));
+            let tables = row.tables.map_or("–".into(), |tables| tables.to_string());
+            print!("{:28} {:>11} {range:>23} {tables:>7}", row.contender, number(row.value));
+            if let Some(happened) = &row.happened {
+                let (cleared, pages) = (happened.all_cleared(), happened.page_invalidations);
+                print!(" {:>8} {:>7} {:>5}", short(cleared), short(pages), short(happened.root_loads));
+            }
+            println!();
+            if !row.parts.is_empty() {
+                let parts =
+                    row.parts.iter().map(|part| format!("{} {}", part.group, number(part.instructions)));
+                println!("{:28} {}", "", parts.collect::<Vec<_>>().join(", "));
+            }
+        }
+    }
+    println!();
+    println!(
+        "tables: table pages at the most, beyond those before; cleared: pages; inval: pages that the TLB"
+    );
+    println!("is told to forget; cr3: roots loaded. Each is for one operation, but tables.");
+}
+
+/// Prints the cases that miss their bars.
+pub fn bars(missed: &[Missed<'_>]) {
+    println!();
+    if missed.is_empty() {
+        println!("No case that both kernels have run is below its bar.");
+    }
+    for m in missed {
+        println!("MISSED {}, {}: {:.2} times fewer, bar {}", m.case, m.pages.name(), m.ratio, m.bar);
+    }
+}
+
+/// Returns a table as the documents have it: the cheaper rows of Linux, and the library's.
+pub fn markdown(rows: &[SuiteRow]) -> String {
+    let mut text = format!(
+        "| case | for a | Linux | `{}` | times fewer | Linux, always | `{}` | times fewer | cleared | flushes | tables |\n",
+        Pages::Never.here(),
+        Pages::Always.here()
+    );
+    text.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
+    for case in cases(rows) {
+        let unit = rows.iter().find(|row| row.case == case).map_or("", |row| &row.unit);
+        let mut cells = vec![format!("`{case}`"), unit.trim_start_matches("instructions/").to_owned()];
+        for pages in Pages::BOTH {
+            cells.push(optional(linux(rows, case, pages).map(|row| row.value)));
+            cells.push(optional(find(rows, case, pages.here()).map(|row| row.value)));
+            cells.push(ratio(rows, case, pages).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")));
+        }
+        let both = [linux(rows, case, Pages::Never), find(rows, case, Pages::Never.here())];
+        let pair = |of: &dyn Fn(&SuiteRow) -> Option<f64>| {
+            both.map(|row| row.and_then(of).map_or_else(|| "–".into(), short)).join(", ")
+        };
+        cells.push(pair(&|row| Some(row.happened.as_ref()?.all_cleared())));
+        cells.push(pair(&|row| {
+            row.happened.as_ref().map(|happened| happened.page_invalidations + happened.root_loads)
+        }));
+        cells.push(pair(&|row| row.tables.map(|tables| tables as f64)));
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+/// Returns a table of the library's rows by group.
+pub fn parts(rows: &[SuiteRow], groups: &[&str]) -> String {
+    let mut text =
+        format!("| case | `plain-x86_64` | `ptarmigan-x86_64` | program | {} |\n", groups.join(" | "));
+    text.push_str(&format!("|---|---|---|---|{}\n", "---|".repeat(groups.len())));
+    for case in cases(rows) {
+        let Some(row) = find(rows, case, Pages::Never.here()).filter(|row| !row.parts.is_empty()) else {
+            continue;
+        };
+        let plain = find(rows, case, "plain-x86_64").map(|row| row.value);
+        let program = row.happened.as_ref().map(|happened| happened.programs);
+        let parts = groups.iter().map(|group| {
+            let part = row.parts.iter().find(|part| part.group == *group);
+            optional(part.map(|part| part.instructions))
+        });
+        let parts = parts.collect::<Vec<_>>().join(" | ");
+        let (plain, value, program) = (optional(plain), number(row.value), optional(program));
+        text.push_str(&format!("| `{case}` | {plain} | {value} | {program} | {parts} |\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::tests::row;
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_line_for_each_case() {
+        let rows = [
+            row("fork", "linux-x86_64", 12_000.0),
+            row("fork", "ptarmigan-x86_64", 3_000.0),
+            row("exit", "ptarmigan-x86_64", 46.75),
+        ];
+        let text = markdown(&rows);
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(lines[0], "| `fork` | page | 12,000 | 3,000 | 4.00 | – | – | – | –, – | –, – | –, – |");
+        assert_eq!(lines[1], "| `exit` | page | – | 46.8 | – | – | – | – | –, – | –, – | –, – |");
+    }
+
+    #[test]
+    fn small_numbers_have_a_digit_behind_the_point() {
+        assert_eq!([number(46.75), number(99.96), number(1_234.5)], ["46.8", "100", "1,235"]);
+        assert_eq!([short(2.0), short(2.25)], ["2", "2.2"]);
+    }
+}
