@@ -117,12 +117,18 @@ static void good_program(void) {
                                    .p_filesz = sizeof image, .p_memsz = sizeof image};
 }
 
+/* Makes a file of the image. */
+static void save(const char *name, mode_t mode) {
+    unlink(name);
+    int file = open(name, O_RDWR | O_CREAT | O_TRUNC, mode);
+    check("write a program", write(file, image, image_size) == (ssize_t)image_size);
+    close(file);
+}
+
 /* Runs the file as a program; returns how it ends: with a status, or with a signal if that is below 0. An error of execve
  * is a status, too. */
 static int run(void) {
-    int file = open("/bad", O_RDWR | O_CREAT | O_TRUNC, 0755);
-    check("write a program", write(file, image, image_size) == (ssize_t)image_size);
-    close(file);
+    save("/bad", 0755);
     pid_t child = fork();
     if (child == 0) {
         char *arguments[] = {"/bad", 0};
@@ -142,6 +148,73 @@ static void attempt(const char *what, int ends) {
 }
 
 #define ATTEMPT(what, ends, ...) (good_program(), __VA_ARGS__, attempt(what, ends))
+
+/* A program that names an interpreter. */
+static void interpreted_program(const char *name) {
+    good_program();
+    HEADER->e_phnum = 2;
+    memcpy(image + 0xc00, name, strlen(name) + 1);
+    SEGMENTS[1] = (ElfW(Phdr)){.p_type = PT_INTERP, .p_offset = 0xc00, .p_filesz = strlen(name) + 1};
+}
+
+/* An interpreter, in the file /loader: a movable program that ends with another status. */
+enum { LOADED = 78 };
+static void good_loader(void) {
+    static const unsigned code[] = {EXITS_WITH(LOADED)};
+    good_program();
+    memcpy(image + 0x800, code, sizeof code);
+    HEADER->e_type = ET_DYN;
+    SEGMENTS[0].p_vaddr = 0;
+    HEADER->e_entry = 0x800;
+}
+
+#define LOADER(what, ends, ...) \
+    (good_loader(), __VA_ARGS__, save("/loader", 0755), interpreted_program("/loader"), attempt(what, ends))
+#define NAMED(what, ends, name, ...) (interpreted_program(name), __VA_ARGS__, attempt(what, ends))
+
+static void bad_interpreters(void) {
+    const ElfW(Addr) kernel = END_OF_ADDRESSES, end = ~(ElfW(Addr))0;
+    ElfW(Phdr) *first = SEGMENTS, *second = SEGMENTS + 1;
+    LOADER("an interpreter", LOADED, (void)0);
+    /* Its name. */
+    NAMED("two interpreters", LOADED, "/loader", HEADER->e_phnum = 3, second[1] = *second, second[1].p_offset = end);
+    NAMED("an interpreter that is missing", ENOENT, "/missing", (void)0);
+    NAMED("a directory", EACCES, "/", (void)0);
+    NAMED("a path through a file", ENOTDIR, "/loader/x", (void)0);
+    NAMED("no name", ENOEXEC, "", (void)0);
+    NAMED("a name without an end", ENOEXEC, "/loader", second->p_filesz--);
+    NAMED("a name of no bytes", ENOEXEC, "/loader", second->p_filesz = 0);
+    NAMED("a long name", ENOEXEC, "/loader", second->p_filesz = 8192);
+    NAMED("a name beyond the file", EIO, "/loader", second->p_offset = sizeof image - 4);
+    NAMED("a name beyond all files", EIO, "/loader", second->p_offset = end - 4);
+    /* The file. */
+    good_loader();
+    save("/loader", 0644);
+    NAMED("one that may not be executed", EACCES, "/loader", (void)0);
+    LOADER("an empty file", EIO, image_size = 0);
+    LOADER("half a header", EIO, image_size = 20);
+    LOADER("no program", ELIBBAD, HEADER->e_ident[0] = 'x');
+    LOADER("another machine's", ELIBBAD, HEADER->e_machine = WIDE ? EM_386 : EM_X86_64);
+    LOADER("an object file", ELIBBAD, HEADER->e_type = ET_REL);
+    LOADER("headers beyond the file", ELIBBAD, HEADER->e_phoff = sizeof image);
+    LOADER("headers beyond all files", ELIBBAD, HEADER->e_phoff = end);
+    LOADER("no segment that is loaded", ELIBBAD, first->p_type = PT_NOTE);
+    LOADER("bytes beyond the file", ELIBBAD, first->p_filesz = first->p_memsz = 1 << 20);
+    LOADER("memory that wraps", WIDE ? ELIBBAD : ENOMEM, first->p_memsz = end - 1);
+    LOADER("more memory than there are addresses", ENOMEM, first->p_memsz = kernel);
+    LOADER("addresses that begin above all others", ELIBBAD, first->p_vaddr = end & ~(ElfW(Addr))0xffff);
+    LOADER("an entry beyond all addresses", ELIBBAD, HEADER->e_entry = end);
+    LOADER("a bad segment after a good one", ELIBBAD, HEADER->e_phnum = 2, second->p_filesz = second->p_memsz = 1 << 20);
+    /* Odd, and still interpreters. */
+    LOADER("one that names another", LOADED, HEADER->e_phnum = 2, second->p_type = PT_INTERP, second->p_filesz = 4);
+    LOADER("one that is not movable", LOADED, HEADER->e_type = ET_EXEC, first->p_vaddr = 0x600000, HEADER->e_entry = 0x600800);
+    LOADER("one that is not in order", LOADED, HEADER->e_phnum = 2, first->p_vaddr = 0x10000, HEADER->e_entry = 0x10800);
+    /* It takes the place of the program. */
+    LOADER("one at the program's addresses", LOADED, HEADER->e_type = ET_EXEC, first->p_vaddr = 0x400000,
+           HEADER->e_entry = 0x400800);
+    interpreted_program("/bad");
+    attempt("a program that names itself", GOOD);
+}
 
 static void bad_programs(void) {
     const ElfW(Addr) kernel = END_OF_ADDRESSES, end = ~(ElfW(Addr))0;
@@ -164,7 +237,6 @@ static void bad_programs(void) {
     ATTEMPT("headers of no bytes", ENOEXEC, HEADER->e_phentsize = 0);
     ATTEMPT("headers of many bytes", ENOEXEC, HEADER->e_phentsize = 0xffff);
     ATTEMPT("no segment that is loaded", ENOEXEC, first->p_type = PT_NOTE);
-    ATTEMPT("a loader", ENOEXEC, HEADER->e_phnum = 2, second->p_type = PT_INTERP);
     /* Bytes of the file. */
     ATTEMPT("a file that is cut", ENOEXEC, image_size--);
     ATTEMPT("bytes beyond the file", ENOEXEC, first->p_filesz = first->p_memsz = 1 << 20);
@@ -265,6 +337,7 @@ int main(int count, char **arguments) {
     handled = 0;
     check("nobody else to signal", kill(-1, SIGUSR1) == -1 && errno == ESRCH && !handled);
     bad_programs();
+    bad_interpreters();
 
     /* Memory until there is none: the program ends, or fork says so. */
     pid_t child = fork();

@@ -1,12 +1,15 @@
 //! Makes an initial file system: a cpio archive (newc).
 //!
 //! `kernel-initrd OUT ENTRY...`, where an entry is `NAME/` (a directory), `NAME@TARGET` (a symbolic
-//! link), `NAME:MAJOR:MINOR` (a character device) or `NAME=FILE` (a file with the content of a file
-//! of the host's). Entries come in the order in which they are given, so that directories are named
-//! first.
+//! link), `NAME:MAJOR:MINOR` (a character device), `NAME=FILE` (a file with the content of a file of
+//! the host's) or `+DIRECTORY` (all that a directory of the host's holds, by name). Entries come in
+//! the order in which they are given, so that directories are named first.
 
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::ExitCode;
-use std::{env, fs};
+use std::{env, fs, io};
 
 const DIRECTORY: u32 = 0o040_755;
 const LINK: u32 = 0o120_777;
@@ -21,8 +24,9 @@ struct Archive {
 }
 
 impl Archive {
-    fn add(&mut self, name: &str, mode: u32, data: &[u8], device: [u32; 2]) -> Result<(), String> {
-        let len = u32::try_from(data.len()).map_err(|_| format!("{name} is too large"))?;
+    fn add(&mut self, name: &[u8], mode: u32, data: &[u8], device: [u32; 2]) -> Result<(), String> {
+        let shown = name.escape_ascii();
+        let len = u32::try_from(data.len()).map_err(|_| format!("{shown} is too large"))?;
         self.entries += 1;
         let links = if mode == DIRECTORY { 2 } else { 1 };
         let name_len = name.len() as u32 + 1;
@@ -32,12 +36,40 @@ impl Archive {
         for field in fields {
             self.bytes.extend(format!("{field:08x}").bytes());
         }
-        self.bytes.extend(name.bytes());
+        self.bytes.extend(name);
         self.bytes.push(0);
         self.pad();
         self.bytes.extend(data);
         self.pad();
         Ok(())
+    }
+
+    /// Adds what a directory of the host's holds. `name` is the directory's own, empty or with a
+    /// slash at its end. Sockets, pipes and devices are left out, with a word.
+    fn add_all(&mut self, name: &[u8], directory: &Path) -> io::Result<Result<(), String>> {
+        let mut all = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+        all.sort_by_key(fs::DirEntry::file_name);
+        for entry in all {
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            let mut name = [name, entry.file_name().as_bytes()].concat();
+            let mode = entry.metadata()?.permissions().mode() & 0o7777;
+            let added = if kind.is_dir() {
+                let added = self.add(&name, DIRECTORY & !0o7777 | mode, &[], [0, 0]);
+                name.push(b'/');
+                added.and(self.add_all(&name, &path)?)
+            } else if kind.is_file() {
+                self.add(&name, FILE & !0o7777 | mode, &fs::read(&path)?, [0, 0])
+            } else if kind.is_symlink() {
+                self.add(&name, LINK, fs::read_link(&path)?.as_os_str().as_bytes(), [0, 0])
+            } else {
+                eprintln!("kernel-initrd: {} is left out: no file, directory or link", path.display());
+                Ok(())
+            };
+            if added.is_err() {
+                return Ok(added);
+            }
+        }
+        Ok(Ok(()))
     }
 
     fn pad(&mut self) {
@@ -49,21 +81,28 @@ fn make(arguments: &[String]) -> Result<(), String> {
     let (out, entries) = arguments.split_first().ok_or("usage: kernel-initrd OUT ENTRY...")?;
     let mut archive = Archive::default();
     for entry in entries {
-        if let Some(name) = entry.strip_suffix('/') {
-            archive.add(name, DIRECTORY, &[], [0, 0])?;
+        if let Some(directory) = entry.strip_prefix('+') {
+            archive
+                .add_all(b"", Path::new(directory))
+                .map_err(|e| format!("{directory}: {e}"))
+                .and_then(|added| added)?;
+        } else if let Some(name) = entry.strip_suffix('/') {
+            archive.add(name.as_bytes(), DIRECTORY, &[], [0, 0])?;
         } else if let Some((name, file)) = entry.split_once('=') {
             let data = fs::read(file).map_err(|e| format!("{file}: {e}"))?;
-            archive.add(name, FILE, &data, [0, 0])?;
+            archive.add(name.as_bytes(), FILE, &data, [0, 0])?;
         } else if let Some((name, target)) = entry.split_once('@') {
-            archive.add(name, LINK, target.as_bytes(), [0, 0])?;
+            archive.add(name.as_bytes(), LINK, target.as_bytes(), [0, 0])?;
         } else if let [name, major, minor] = entry.split(':').collect::<Vec<_>>()[..] {
             let number = |text: &str| text.parse::<u32>().map_err(|e| format!("{entry}: {text}: {e}"));
-            archive.add(name, DEVICE, &[], [number(major)?, number(minor)?])?;
+            archive.add(name.as_bytes(), DEVICE, &[], [number(major)?, number(minor)?])?;
         } else {
-            return Err(format!("{entry}: neither NAME/ nor NAME=FILE nor NAME@TARGET nor NAME:MAJOR:MINOR"));
+            return Err(format!(
+                "{entry}: neither +DIRECTORY nor NAME/ nor NAME=FILE nor NAME@TARGET nor NAME:MAJOR:MINOR"
+            ));
         }
     }
-    archive.add("TRAILER!!!", 0, &[], [0, 0])?;
+    archive.add(b"TRAILER!!!", 0, &[], [0, 0])?;
     fs::write(out, archive.bytes).map_err(|e| format!("{out}: {e}"))
 }
 

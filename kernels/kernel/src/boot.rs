@@ -5,6 +5,7 @@ use ptarmigan_kernel_base::{fail, say};
 
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::first::{self, Word};
 use crate::fs::cpio::Unpacked;
 use crate::fs::tree::ROOT;
 use crate::fs::{Device, Kind, What, path};
@@ -62,13 +63,17 @@ impl<A: Arch> Kernel<A> {
         // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below.
         let body = unsafe { self.body(INIT) };
         let mut sys = Sys { kernel: self, state, body, me: INIT, pin: &pin };
-        if let Err(stop) = sys.begin(inode, name.as_bytes()) {
+        if let Err(stop) = sys.begin(inode, name.as_bytes(), command_line.text()) {
             // No other task runs that it could wait for.
             let e = if let Stop::Error(e) = stop { e } else { Errno::EAGAIN };
             let wanted = match e {
                 Errno::ENOMEM => "give the machine more memory",
-                Errno::ENOENT => "the program in the first line of the script is missing",
-                _ => "it has to be a static ELF program that may be executed, or a script for one",
+                Errno::ENOENT => {
+                    "the program in the first line of the script, or the program's loader, is missing"
+                }
+                Errno::ELIBBAD | Errno::EIO => "its loader is cut, or is none for this machine",
+                Errno::E2BIG => "the command line has too many words for it",
+                _ => "it has to be an ELF program that may be executed, or a script for one",
             };
             fail(format_args!("{name} cannot begin on {} ({e}): {wanted}", A::MACHINE));
         }
@@ -80,15 +85,25 @@ impl<A: Arch> Kernel<A> {
 }
 
 impl<A: Arch> Sys<'_, A> {
-    /// Begins process 1.
-    fn begin(&mut self, inode: u16, name: &[u8]) -> Result<(), Stop> {
+    /// Begins process 1, with the words of the command line that are its own.
+    fn begin(&mut self, inode: u16, name: &[u8], line: &str) -> Result<(), Stop> {
         let (inode, is_script) = self.begin_arguments(inode, name)?;
         let arguments = &mut self.state.tasks.arguments;
         if !is_script {
             arguments.add_text(false, name)?;
         }
-        for text in [&b"HOME=/"[..], b"PATH=/bin:/sbin", b"TERM=linux"] {
-            arguments.add_text(true, text)?;
+        for word in first::words(line).filter(|word| !word.is_variable()) {
+            arguments.add(false, |room| word.write(room).ok_or(Errno::E2BIG))?;
+        }
+        // A variable that the line names takes the place of the kernel's.
+        for (key, value) in [("HOME", "/"), ("PATH", "/bin:/sbin"), ("TERM", "linux")] {
+            if !first::words(line).any(|word| word.is_variable() && word.key == key) {
+                let word = Word::variable(key, value);
+                arguments.add(true, |room| word.write(room).ok_or(Errno::E2BIG))?;
+            }
+        }
+        for word in first::words(line).filter(Word::is_variable) {
+            arguments.add(true, |room| word.write(room).ok_or(Errno::E2BIG))?;
         }
         self.exec(inode)
     }

@@ -29,6 +29,7 @@ errors! {
     ENOENT = 2, "No such file.";
     ESRCH = 3, "No such process.";
     EINTR = 4, "Interrupted by a signal.";
+    EIO = 5, "Input or output failed.";
     ENXIO = 6, "Nothing there.";
     E2BIG = 7, "Arguments are too long.";
     ENOEXEC = 8, "Not a program.";
@@ -58,6 +59,7 @@ errors! {
     ENOTEMPTY = 39, "The directory is not empty.";
     ELOOP = 40, "Too many symbolic links.";
     EOVERFLOW = 75, "The number does not fit.";
+    ELIBBAD = 80, "Not an interpreter for programs.";
     EOPNOTSUPP = 95, "Not supported.";
     ETIMEDOUT = 110, "The time is over.";
 }

@@ -1,4 +1,4 @@
-//! A small kernel that runs static Linux programs in user mode on the library.
+//! A small kernel that runs Linux programs in user mode on the library.
 //!
 //! | module | contents |
 //! |---|---|
@@ -34,6 +34,7 @@ pub mod boot;
 pub mod counts;
 pub mod errno;
 pub mod exec;
+pub mod first;
 pub mod fs;
 pub mod limits;
 pub mod lock;

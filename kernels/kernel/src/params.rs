@@ -6,7 +6,7 @@ use ptarmigan::addr::FRAME_SHIFT;
 use ptarmigan::params::{ParamError, Params, Why};
 
 /// Bytes of a command line at the most.
-const MOST: usize = 1024;
+const MOST: usize = 2048;
 
 /// The text that the boot loader passed.
 #[derive(Clone)]
@@ -77,12 +77,17 @@ impl CommandLine {
     }
 }
 
+/// The word behind which all are process 1's.
+pub(crate) const END: &str = "--";
 /// Keys of the library's parameters.
-const LIBRARY: [&str; 4] = ["quicklist", "tlb.model", "kmap.flush", "userpte"];
+pub(crate) const LIBRARY: [&str; 4] = ["quicklist", "tlb.model", "kmap.flush", "userpte"];
 
-/// Returns the words of a text, each with the byte at which it begins.
+/// Returns the words of a text up to [`END`], each with the byte at which it begins.
 fn words(text: &str) -> impl DoubleEndedIterator<Item = (usize, &str)> {
-    text.split_ascii_whitespace().map(move |word| (word.as_ptr().addr() - text.as_ptr().addr(), word))
+    let at = move |word: &str| word.as_ptr().addr() - text.as_ptr().addr();
+    let end = text.split_ascii_whitespace().find(|word| *word == END).map_or(text.len(), at);
+    let own = text.get(..end).unwrap_or(text);
+    own.split_ascii_whitespace().map(move |word| (at(word), word))
 }
 
 /// Reads the library's parameters out of a command line; calls `wrong` with the error of each one
@@ -264,6 +269,9 @@ mod tests {
         assert_eq!(value("init=/a init=/b initial=/c", "init"), Some("/b"));
         assert_eq!(value("init", "init"), None);
         assert_eq!(value("init=", "init"), Some(""));
+        // Words behind the end are process 1's.
+        assert_eq!(value("init=/a -- init=/b", "init"), Some("/a"));
+        assert_eq!(value("-- init=/b", "init"), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The kernel on QEMU's board `virt`: static Linux programs on one or more CPUs.
+//! The kernel on QEMU's board `virt`: Linux programs on one or more CPUs.
 //!
 //! [`arch`] is the directory of the target: its entry and traps, its MMUs, its registers.
 #![no_std]

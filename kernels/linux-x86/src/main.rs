@@ -1,4 +1,4 @@
-//! The kernel on PCs: static Linux programs on one or more CPUs. On x86-64 it is booted through
+//! The kernel on PCs: Linux programs on one or more CPUs. On x86-64 it is booted through
 //! PVH; on 32-bit x86 with PAE through multiboot, and data of programs may lie in high memory.
 //!
 //! [`arch`] is the directory of the target: its entry and traps, the layout of its address spaces,

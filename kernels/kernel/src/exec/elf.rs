@@ -74,6 +74,11 @@ impl Elf {
         Self::try_parse(abi, bytes).ok_or(Errno::ENOEXEC)
     }
 
+    /// Returns how many bytes the header of a file has.
+    pub const fn least(abi: Abi) -> usize {
+        if abi.word() == 8 { 64 } else { 52 }
+    }
+
     fn try_parse(abi: Abi, bytes: &[u8]) -> Option<Self> {
         let word = abi.word();
         let (class, least, sizes) = if word == 8 { (2, 56, 54) } else { (1, 32, 42) };

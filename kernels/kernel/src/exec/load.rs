@@ -5,6 +5,7 @@ use ptarmigan::format::Format;
 use ptarmigan::space::{AreaError, AreaFlags, LargePages, Object, Space};
 
 use super::elf::{Elf, HEADER, INTERPRETER, LOAD, Pages, Segment};
+use super::interpreter::Placed;
 use super::stack::{self, Facts};
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
@@ -16,14 +17,32 @@ use crate::signal::SignalStack;
 use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
 
+/// Returns the end of the addresses of segments: below the stack with its largest size.
+pub(super) const fn limit<A: Arch>() -> u64 {
+    let (below, end) = (A::STACK_END - (16 << 20), A::Format::USER_END);
+    if below < end { below } else { end }
+}
+
+/// A space that a program can begin in.
+struct Built {
+    /// Where it begins: the program, or its interpreter.
+    begin: u64,
+    /// Its stack pointer.
+    stack: u64,
+    /// Where its heap begins.
+    heap: u64,
+    /// The pages of its interpreter's file.
+    interpreter: Option<u32>,
+}
+
 impl<A: Arch> Sys<'_, A> {
     /// Begins the program in file `inode` in the place of the calling task's, with the arguments
     /// that `self.state` holds. The task is as it was on failure.
     ///
     /// # Errors
     ///
-    /// [`Errno::ENOEXEC`] if the file is no program, [`Errno::EACCES`] if it is no file,
-    /// [`Errno::ENOMEM`], [`Errno::E2BIG`].
+    /// [`Errno::ENOEXEC`] if the file is no program, [`Errno::EACCES`] if it is no file, those of
+    /// an interpreter, [`Errno::ENOMEM`], [`Errno::E2BIG`].
     pub fn exec(&mut self, inode: u16) -> Result<(), Stop> {
         let file = self.state.tree.get(inode);
         let Kind::File(object) = file.kind else { return Err(Errno::EACCES.into()) };
@@ -36,10 +55,10 @@ impl<A: Arch> Sys<'_, A> {
         let space = Space::exec(on, VirtAddr(A::STACK_END), pages).map_err(|_| Errno::ENOMEM)?;
         let mut space = TaskSpace::Own(space);
         match self.build(&mut space, object, &elf) {
-            Ok((entry, stack, heap)) if self.process().threads == 1 => {
-                self.replace(space, inode, object, heap);
+            Ok(built) if self.process().threads == 1 => {
+                self.replace(space, inode, object, &built);
                 self.body.context = A::Context::NEW;
-                self.body.context.start(entry, stack);
+                self.body.context.start(built.begin, built.stack);
                 self.kernel.count(Count::Execs);
                 A::load(&self.body.context);
                 Ok(())
@@ -58,22 +77,21 @@ impl<A: Arch> Sys<'_, A> {
         }
     }
 
-    /// Maps the segments and writes the stack; returns where the program begins, its stack pointer
-    /// and where its heap begins.
-    fn build(&mut self, space: &mut TaskSpace<A>, object: u32, elf: &Elf) -> Result<(u64, u64, u64), Errno> {
+    /// Maps the segments, and those of the interpreter that the program names; writes the stack.
+    fn build(&mut self, space: &mut TaskSpace<A>, object: u32, elf: &Elf) -> Result<Built, Errno> {
         let on = self.on();
         let in_new_areas = self.state.large_pages == LargePolicy::Always;
         // As under Linux, a large page that fork has shared is split by the first write.
         space.edit(on, |mut edit| edit.set_large_pages(LargePages { in_new_areas, copy: false }))?;
         let shift = if elf.movable { A::ABI.base() } else { 0 };
-        let (mut heap, mut headers) = (0, 0);
+        let (mut heap, mut headers, mut interpreter) = (0, 0, None);
         for i in 0..elf.segments {
-            let mut bytes = [0; HEADER];
-            let n = self.kernel.read_object(object, elf.segment_at(i)?, &mut bytes[..elf.segment_size]);
-            let segment = Segment::parse(A::ABI, &bytes[..n])?;
+            let segment = self.segment(object, elf, i)?;
             match segment.kind {
-                // There is no program that loads others.
-                INTERPRETER => return Err(Errno::ENOEXEC),
+                // As under Linux, the first one counts.
+                INTERPRETER if interpreter.is_none() => {
+                    interpreter = Some(self.find_interpreter(object, &segment)?);
+                }
                 LOAD if segment.in_memory > 0 => {
                     let end = self.map_segment(space, object, &segment, shift)?;
                     heap = heap.max(end);
@@ -92,13 +110,36 @@ impl<A: Arch> Sys<'_, A> {
                 edit.brk(VirtAddr(heap))
             })?
             .map_err(|_| Errno::ENOMEM)?;
-        let facts = Facts { headers, header_size: elf.segment_size, header_count: elf.segments, entry };
+        let placed = match interpreter {
+            Some(interpreter) => self.place_interpreter(space, interpreter)?,
+            None => Placed { shift: 0, entry },
+        };
+        let facts = Facts {
+            headers,
+            header_size: elf.segment_size,
+            header_count: elf.segments,
+            interpreter: placed.shift,
+            entry,
+        };
         let stack = stack::write::<A>(on, space, &self.state.tasks.arguments, &facts)?;
-        Ok((entry, stack, heap))
+        let interpreter = interpreter.map(|interpreter| interpreter.object);
+        Ok(Built { begin: placed.entry, stack, heap, interpreter })
+    }
+
+    /// Reads the header of segment `i` of a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOEXEC`] if it is cut.
+    #[inline]
+    pub(super) fn segment(&self, object: u32, elf: &Elf, i: usize) -> Result<Segment, Errno> {
+        let mut bytes = [0; HEADER];
+        let n = self.kernel.read_object(object, elf.segment_at(i)?, &mut bytes[..elf.segment_size]);
+        Segment::parse(A::ABI, &bytes[..n])
     }
 
     /// Maps a segment; returns the end of its last page.
-    fn map_segment(
+    pub(super) fn map_segment(
         &mut self,
         space: &mut TaskSpace<A>,
         object: u32,
@@ -106,9 +147,7 @@ impl<A: Arch> Sys<'_, A> {
         shift: u64,
     ) -> Result<u64, Errno> {
         let objects = self.kernel.objects();
-        // Below the stack with its largest size.
-        let limit = (A::STACK_END - (16 << 20)).min(A::Format::USER_END);
-        let Pages { file, offset, zero, tail } = segment.pages(shift, limit, objects.size(object))?;
+        let Pages { file, offset, zero, tail } = segment.pages(shift, limit::<A>(), objects.size(object))?;
         let mut permissions = AreaFlags::default();
         for (bit, flag) in [(4, AreaFlags::READ), (2, AreaFlags::WRITE), (1, AreaFlags::EXEC)] {
             if segment.flags & bit != 0 {
@@ -136,7 +175,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Gives the task, which is alone in its process, its new space, and takes the old one down if
     /// nobody else runs in it.
-    fn replace(&mut self, mut space: TaskSpace<A>, inode: u16, object: u32, heap: u64) {
+    fn replace(&mut self, mut space: TaskSpace<A>, inode: u16, object: u32, built: &Built) {
         let (kernel, me, process) = (self.kernel, self.me, self.process_slot());
         let on = kernel.on(self.pin);
         crate::task::must(self.body.space.switch(|space| space.deactivate(on)));
@@ -153,9 +192,15 @@ impl<A: Arch> Sys<'_, A> {
         let tasks = &mut self.state.tasks;
         let number = tasks.free_space(me);
         let record = tasks.space_mut(number);
-        (record.users, record.heap, record.heap_end, record.forks_in_part) = (1, heap, heap, false);
-        // A place for its one object is there.
+        (record.users, record.heap, record.heap_end, record.forks_in_part) =
+            (1, built.heap, built.heap, false);
+        // There is room for two.
         record.shown.begin_only(object);
+        if let Some(interpreter) = built.interpreter
+            && record.shown.begin(interpreter) == Ok(true)
+        {
+            kernel.objects().share(interpreter);
+        }
         let _ = self.body.space.count_shown(on, &mut record.shown);
         // A thread that was not the first has the process's number from now on.
         let shared = tasks.process_mut(process);

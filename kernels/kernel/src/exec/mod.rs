@@ -2,6 +2,7 @@
 
 mod arguments;
 mod elf;
+mod interpreter;
 mod load;
 mod script;
 mod stack;

@@ -16,6 +16,8 @@ pub struct Facts {
     pub header_size: usize,
     /// How many.
     pub header_count: usize,
+    /// How far its interpreter was moved; 0 without one.
+    pub interpreter: u64,
     /// Where it begins.
     pub entry: u64,
 }
@@ -111,7 +113,7 @@ pub fn write<A: Arch>(
         (4, facts.header_size as u64),
         (5, facts.header_count as u64),
         (6, FRAME_SIZE as u64),
-        (7, 0),
+        (7, facts.interpreter),
         (8, 0),
         (9, facts.entry),
         (11, 0),
