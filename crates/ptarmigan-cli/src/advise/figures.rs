@@ -145,10 +145,12 @@ impl Saved {
         self.work_share <= -LEAST_SHARE
     }
 
-    /// Returns the largest part that is saved, of time or of memory.
+    /// Returns the largest part that is saved, of time or of memory. Where no time is known, faults
+    /// stand for it.
     pub fn value(&self, without: &Figures) -> f64 {
         let parts = self.counts(without).map(|(saved, of, _)| saved as f64 / (of as f64).max(1.0));
-        parts.into_iter().skip(2).fold(self.work_share, f64::max)
+        let time = if self.work_share == 0.0 { parts[0].max(0.0) } else { self.work_share };
+        parts.into_iter().skip(2).fold(time, f64::max)
     }
 
     /// Returns the counts that fall and those that rise, as parts of sentences.
@@ -327,6 +329,17 @@ mod tests {
         near(value(|run| (run.peak, run.processor_ns) = (400, 7e5)), 0.3);
         near(value(|run| (run.peak, run.processor_ns) = (400, 1.5e6)), 0.2);
         near(value(|run| run.made = 0), 0.0);
+        let faults: fn(&mut CountedRun) = |run| {
+            run.peak = 475;
+            run.classes[OpClass::Fault as usize].times = 6000;
+        };
+        near(value(faults), 0.94);
+        near(value(|run| class(run, OpClass::Fault, 200_000, 6e5)), 0.0);
+        let timed: fn(&mut CountedRun) = |run| {
+            run.classes[OpClass::Fault as usize].times = 6000;
+            run.processor_ns = 9e5;
+        };
+        near(value(timed), 0.1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Prints the contents of a trace as text.
 use super::count::Inspection;
-use ptarmigan_replay::terminal::words::{several, several_were};
+use ptarmigan_replay::terminal::words::{count, several, several_were};
 use std::fmt::Write;
 
 /// The width of the text where the terminal has room for it.
@@ -73,7 +73,7 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         t.add(if i == 0 { "not seen" } else { "" }, what);
     }
     let threads = n(r.threads, "thread");
-    t.add("tasks", &format!("{} ({}, {threads})", r.tasks, n(r.processes, "process")));
+    t.add("tasks", &format!("{} ({}, {threads})", count(r.tasks.into()), n(r.processes, "process")));
     t.add("", &format!("{}, {}, {}", n(r.forks, "fork"), n(r.vforks, "vfork"), n(r.execs, "exec")));
     let running = &r.running;
     if running.processes > 0 {
@@ -86,12 +86,11 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         t.add("", &format!("{} their state, and are counted nowhere else", give(running.events)));
     }
     let f = &r.faults;
-    t.add("faults", &format!("{} ({} user, {} kernel)", f.user + f.kernel, f.user, f.kernel));
+    let (user, kernel) = (count(f.user), count(f.kernel));
+    t.add("faults", &format!("{} ({user} user, {kernel} kernel)", count(f.user + f.kernel)));
     if r.access_seen {
-        t.add(
-            "",
-            &format!("{} read, {} write, {} fetch; {} on present pages", f.read, f.write, f.exec, f.present),
-        );
+        let [read, write, fetch, present] = [f.read, f.write, f.exec, f.present].map(count);
+        t.add("", &format!("{read} read, {write} write, {fetch} fetch; {present} on present pages"));
     }
     if let Some(s) = &r.touched {
         let spaces = if r.spaces == 1 {
@@ -118,20 +117,20 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         t.add("", "no event explains, or that a call may have freed");
     }
     let s = &r.samples;
-    t.add("VmPTE", &format!("{} at exit, {} before exec", n(s.exit, "sample"), s.exec));
+    t.add("VmPTE", &format!("{} at exit, {} before exec", n(s.exit, "sample"), count(s.exec)));
     if running.samples > 0 {
-        t.add("", &format!("{} of processes that were running already", running.samples));
+        t.add("", &format!("{} of processes that were running already", count(running.samples)));
     }
-    t.add("", &format!("mean {:.2} tables, max {}", s.mean, s.max));
+    t.add("", &format!("mean {:.2} tables, max {}", s.mean, count(s.max.into())));
     if let Some(equal) = s.equal_to_regions {
-        t.add("", &format!("{equal} equal to the number of regions touched"));
+        t.add("", &format!("{} equal to the number of regions touched", count(equal)));
     }
-    t.add("events", &format!("{}, lost {}", r.events, r.lost));
+    t.add("events", &format!("{}, lost {}", count(r.events), count(r.lost)));
     let kinds = r.by_kind.iter().filter(|(_, n)| **n > 0);
-    t.cells(&kinds.map(|(name, n)| format!("{name:<11} {n}")).collect::<Vec<_>>());
+    t.cells(&kinds.map(|(name, n)| format!("{name:<11} {}", count(*n))).collect::<Vec<_>>());
     if !r.advice.is_empty() {
         let advice: Vec<String> =
-            r.advice.iter().map(|(a, n)| format!("{}{STAYS}{n}", advice_name(*a))).collect();
+            r.advice.iter().map(|(a, n)| format!("{}{STAYS}{}", advice_name(*a), count(*n))).collect();
         t.add("madvise", &advice.join(", "));
     }
     t.add(

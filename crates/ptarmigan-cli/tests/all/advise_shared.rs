@@ -145,3 +145,74 @@ fn pages_that_were_found_at_stops_are_part_of_the_shared_memory() {
     let found = piece(&report, "shared-memory");
     assert_eq!(found["saved"]["tables_made"], 20, "{found:#}");
 }
+
+#[test]
+fn huge_pages_are_counted_from_the_start_of_the_object() {
+    // The memory begins 100 pages behind a multiple of 2 MiB, and so has 11 tables for 10 huge pages.
+    let base = BASE + 100;
+    let mut events = vec![(0, EXEC), (0, Kind::Name(Name::new("server"))), (0, shared(base, 10 * REGION))];
+    for child in 1..=12 {
+        events.push((0, fork(child)));
+        // Two pages of each huge page: one on each side of the multiple of 2 MiB in it.
+        for huge in 0..10 {
+            events.extend([0, 500].map(|page| (child, write(base + huge * REGION + page))));
+        }
+    }
+    events.extend((1..=12).chain([0]).map(|task| (task, EXIT)));
+    let report = advice(&made("unaligned", |_| {}, 0, &events).0, &[]);
+    let found = piece(&report, "shared-memory");
+    assert!(figure(found).contains(": 132 tables (528 KiB) in all"), "{found:#}");
+    assert_eq!(found["saved"]["tables_made"], 12 * 11, "{found:#}");
+    // The second page of each huge page in each child.
+    assert_eq!(found["saved"]["faults"], 12 * 10, "{found:#}");
+}
+
+#[test]
+fn pages_found_beside_shared_memory_stay_as_they_were() {
+    let base = BASE + 100;
+    let beside = Kind::Mmap {
+        start: base - 10,
+        pages: 10,
+        prot: Prot(3),
+        flags: MapFlags(MapFlags::ANON | MapFlags::SHARED),
+    };
+    let mut events = vec![(0, shared(base, 10 * REGION)), (0, beside)];
+    for child in 1..=4 {
+        events.push((0, fork(child)));
+        let flags = FaultFlags(FaultFlags::WRITE);
+        events.push((child, Kind::Touched { start: base - 10, pages: 10 + 5 * REGION, flags }));
+    }
+    events.extend((1..=4).chain([0]).map(|task| (task, EXIT)));
+    let report = advice(&made("beside", |_| {}, 0, &events).0, &[]);
+    // Of six tables of each child one is for the memory beside, too.
+    assert_eq!(piece(&report, "shared-memory")["saved"]["tables_made"], 4 * 5, "{report:#}");
+}
+
+#[test]
+fn processes_that_ran_before_the_recording_share_memory_at_the_same_place() {
+    let flags = MapFlags(MapFlags::ANON | MapFlags::SHARED | MapFlags::FIXED);
+    let memory = Kind::Mmap { start: BASE, pages: 10 * REGION, prot: Prot(3), flags };
+    let running = Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 0 };
+    let mut events = Vec::new();
+    for task in 0..3 {
+        if task > 0 {
+            events.push((0, Kind::Clone { child: task, kind: CloneKind::Vfork }));
+        }
+        events.extend([running, memory, Kind::StackLimit { pages: 2048 }].map(|kind| (task, kind)));
+    }
+    // One of them alone fills ten tables, another one.
+    events.extend((0..20).map(|n| (1, write(BASE + n / 2 * REGION + n % 2))));
+    events.push((2, write(BASE)));
+    events.extend((0..3).map(|task| (task, EXIT)));
+    let report = advice(&made("running", |_| {}, 0, &events).0, &[]);
+    let found = piece(&report, "shared-memory");
+    assert_eq!(found["saved"]["tables_made"], 11, "{found:#}");
+    // A call of a process that runs makes memory of its own.
+    let events = events.into_iter().map(|(task, kind)| match kind {
+        Kind::Exec { stack_end, .. } => (task, Kind::Exec { stack_end, arg_pages: 1 }),
+        Kind::Clone { child, .. } => (task, fork(child)),
+        kind => (task, kind),
+    });
+    let report = advice(&made("started", |_| {}, 0, &events.collect::<Vec<_>>()).0, &[]);
+    assert!(reason(&report, "shared-memory").contains("no two processes"), "{report:#}");
+}

@@ -353,6 +353,25 @@ fn a_recorder_that_is_killed_lets_the_processes_go_on() {
     }
 }
 
+#[test]
+fn processes_outlive_the_second_process_of_their_recorder() {
+    let dir = Dir::new("attached-killed-second");
+    let Some(mut server) = Server::start(&dir, None) else { return };
+    let Some(recorder) = attach(&dir, "tracefs", None, &server.pid().to_string(), &[]) else { return };
+    let first = recorder.id();
+    let children = std::fs::read_to_string(format!("/proc/{first}/task/{first}/children"));
+    let Ok(second) = children.unwrap_or_default().trim().parse() else {
+        kill(first as i32, libc::SIGINT);
+        end_of(recorder, &dir);
+        return eprintln!("skipped: this kernel does not list children");
+    };
+    kill(second, libc::SIGKILL);
+    let (status, stderr) = end_of(recorder, &dir);
+    assert_eq!(status, Some(137), "{stderr}");
+    assert!(stderr.contains("ended by signal 9; the processes go on"), "{stderr}");
+    server.does("alloc");
+}
+
 /// Attaches in vain: one line, status 1, and no file.
 fn refused(method: &str, user: Option<u32>, pids: &str, expected: &str) {
     let dir = Dir::new(&format!("no-attach-{method}-{pids}-{}", user.is_some()));

@@ -61,7 +61,7 @@ pub fn advise(
     let starters = shares.starters();
     let mut huge = HugeRegions::new(trace.access_unknown, starters.clone(), LeftOut::new());
     let (mut empty, mut zones) = (EmptyTables::default(), Zones::default());
-    let (mut shared, mut servers) = (SharedMappings::new(facts), Servers::new(facts, trace));
+    let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
     let mut all: Vec<&mut dyn Finder> =
         vec![&mut huge, &mut empty, &mut zones, &mut shared, &mut servers, &mut sizes];

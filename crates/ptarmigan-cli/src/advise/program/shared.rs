@@ -2,10 +2,16 @@
 //!
 //! An *object* is memory that one `mmap` has made shared. Children of a fork map the same object.
 //! Other mappings show the same object if they have the same name in the recording, or, without
-//! names, the same place and length. Files are left out: they have no huge pages, except on tmpfs.
+//! names, the same place and length. So do anonymous mappings of processes that ran before the
+//! recording: their common parent has made them. Files are left out: they have no huge pages, except
+//! on tmpfs.
 //!
 //! With huge pages of hugetlb or shmem an entry of an upper level maps 2 MiB. Linux keeps no leaf
-//! table in reserve there. The first fault of each region in each space stays.
+//! table in reserve there. The first fault of each huge page in each space stays.
+//!
+//! Huge pages are counted from the start of the object, as Linux maps one that has them at a
+//! multiple of 2 MiB. The recording keeps the object where it was: its huge pages take the aligned
+//! 2 MiB of its mapping in order, and one without such a place has no entry.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
 use crate::advise::facts::{Facts, Mapping};
@@ -18,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 const LEAST: u64 = 2 * REGION;
 
 /// How an object was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Made {
     /// Shared anonymous memory.
     Anonymous,
@@ -46,7 +52,7 @@ pub struct SharedObject {
     pub tables_peak: u64,
     /// Faults on it.
     pub faults: u64,
-    /// The pages of it that spaces touched, by region.
+    /// The pages of it that spaces touched, by huge page.
     pub touched: HashMap<u64, RegionPages>,
     now: u64,
 }
@@ -56,7 +62,35 @@ pub struct SharedObject {
 struct Shown {
     start: u64,
     end: u64,
+    /// The page of the object's start.
+    base: u64,
     object: usize,
+}
+
+impl Shown {
+    /// Returns the number of the huge page that has a page.
+    fn huge(&self, page: u64) -> u64 {
+        (page - self.base) / REGION
+    }
+
+    /// Returns the aligned 2 MiB in this part that stand for a huge page.
+    fn place(&self, huge: u64) -> Option<u64> {
+        let start = self.base.next_multiple_of(REGION).checked_add(huge * REGION)?;
+        (start >= self.start && start + REGION <= self.end).then_some(start)
+    }
+}
+
+/// The event that maps a huge page.
+struct First {
+    object: usize,
+    place: Option<u64>,
+}
+
+/// Pages of an object that an event without a fault touches.
+struct Found {
+    shown: Shown,
+    start: u64,
+    end: u64,
 }
 
 /// The objects of a recording.
@@ -66,25 +100,31 @@ pub struct SharedMappings<'f> {
     pub objects: Vec<SharedObject>,
     shown: HashMap<u32, Vec<Shown>>,
     /// Objects by the name or the place of their mapping.
-    known: HashMap<(Option<String>, u64, u64), usize>,
-    /// The regions of each space that have a table for an object.
-    regions: HashMap<u32, BTreeMap<u64, usize>>,
-    /// Events that make a table for an object, and all other faults on objects.
-    firsts: HashMap<u32, usize>,
+    known: HashMap<(Made, Option<String>, u64, u64), usize>,
+    /// Events that give the state of processes which ran before the recording.
+    openings: HashSet<u32>,
+    /// The aligned 2 MiB of each space that have a table for an object.
+    regions: HashMap<u32, BTreeSet<(u64, usize)>>,
+    /// The huge pages of each space that it would have, by the page of their start.
+    huge: HashMap<u32, BTreeSet<u64>>,
+    /// Faults that would map a huge page, and all other faults on objects.
+    firsts: HashMap<u32, First>,
     others: HashMap<u32, usize>,
     /// Events that touch pages of objects without a fault.
-    found: HashMap<u32, usize>,
+    found: HashMap<u32, Vec<Found>>,
 }
 
 impl<'f> SharedMappings<'f> {
-    /// Begins.
-    pub fn new(facts: &'f Facts) -> Self {
+    /// Begins to look at a recording of which the facts are known.
+    pub fn new(facts: &'f Facts, trace: &Trace) -> Self {
         SharedMappings {
             facts,
             objects: Vec::new(),
             shown: HashMap::new(),
             known: HashMap::new(),
+            openings: trace.opening_steps().into_keys().collect(),
             regions: HashMap::new(),
+            huge: HashMap::new(),
             firsts: HashMap::new(),
             others: HashMap::new(),
             found: HashMap::new(),
@@ -106,8 +146,9 @@ impl<'f> SharedMappings<'f> {
         };
         let name = noted.and_then(|noted| noted.name.clone());
         let key = match (made, &name) {
-            (Made::Descriptor, Some(name)) => Some((Some(name.clone()), 0, pages)),
-            (Made::Descriptor | Made::Segment, None) => Some((None, start, pages)),
+            (Made::Descriptor, Some(name)) => Some((made, Some(name.clone()), 0, pages)),
+            (Made::Descriptor | Made::Segment, None) => Some((made, None, start, pages)),
+            (Made::Anonymous, _) if self.openings.contains(&seen.event) => Some((made, None, start, pages)),
             // Each call makes a new one.
             _ => None,
         };
@@ -129,7 +170,8 @@ impl<'f> SharedMappings<'f> {
         if let Some(key) = key {
             self.known.insert(key, object);
         }
-        self.shown.entry(seen.space).or_default().push(Shown { start, end: start + pages, object });
+        let shown = Shown { start, end: start + pages, base: start, object };
+        self.shown.entry(seen.space).or_default().push(shown);
     }
 
     fn unmap(&mut self, seen: &Seen<'_>, start: u64, pages: u64) {
@@ -143,13 +185,20 @@ impl<'f> SharedMappings<'f> {
             left.extend([before, after].into_iter().filter(|part| part.start < part.end));
         }
         *shown = left;
-        let gone = self.regions.get_mut(&seen.space).map(|regions| {
-            let within = regions.range(start.div_ceil(REGION)..(end / REGION).max(start.div_ceil(REGION)));
-            let gone: Vec<u64> = within.map(|(region, _)| *region).collect();
-            gone.into_iter().filter_map(|region| regions.remove(&region)).collect::<Vec<_>>()
-        });
-        for object in gone.unwrap_or_default() {
-            self.objects[object].now -= 1;
+        if let Some(huge) = self.huge.get_mut(&seen.space) {
+            let gone: Vec<u64> = huge.range(start..end).copied().collect();
+            gone.iter().for_each(|at| _ = huge.remove(at));
+        }
+        let Some(regions) = self.regions.get_mut(&seen.space) else { return };
+        let within = (start / REGION, 0)..(end.div_ceil(REGION), 0);
+        let stays = |(region, object): &(u64, usize)| {
+            let (from, to) = (region * REGION, (region + 1) * REGION);
+            shown.iter().any(|part| part.object == *object && part.start < to && part.end > from)
+        };
+        let gone: Vec<_> = regions.range(within).copied().filter(|region| !stays(region)).collect();
+        for region in gone {
+            regions.remove(&region);
+            self.objects[region.1].now -= 1;
         }
     }
 
@@ -159,32 +208,49 @@ impl<'f> SharedMappings<'f> {
 
     fn fault(&mut self, seen: &Seen<'_>, page: u64) {
         let Some((shown, first)) = self.touch(seen, page) else { return };
-        self.objects[shown].faults += 1;
-        if first { &mut self.firsts } else { &mut self.others }.insert(seen.event, shown);
+        let object = shown.object;
+        self.objects[object].faults += 1;
+        if first {
+            self.firsts.insert(seen.event, First { object, place: shown.place(shown.huge(page)) });
+        } else {
+            self.others.insert(seen.event, object);
+        }
     }
 
-    /// Notes a page of an object that a space has. Returns the object, and whether the space has
-    /// made a table for it.
-    fn touch(&mut self, seen: &Seen<'_>, page: u64) -> Option<(usize, bool)> {
+    /// Notes a page of an object that a space has. Returns the part that shows it, and whether it is
+    /// the first of its huge page.
+    fn touch(&mut self, seen: &Seen<'_>, page: u64) -> Option<(Shown, bool)> {
         let shown = self.object(seen.space, page)?;
-        let region = page / REGION;
-        // A huge page needs all of its 2 MiB.
-        if region * REGION < shown.start || (region + 1) * REGION > shown.end {
-            return None;
-        }
+        let huge = shown.huge(page);
+        let pages = self.huge.entry(seen.space).or_default();
+        let first = pages.insert(shown.base + huge * REGION);
         let regions = self.regions.entry(seen.space).or_default();
-        let first = regions.insert(region, shown.object).is_none();
         let program = self.facts.program(seen.program);
-        let new = regions.values().filter(|object| **object == shown.object).take(2).count() == 1 && first;
+        let known = first && regions.iter().any(|(_, object)| *object == shown.object);
         let object = &mut self.objects[shown.object];
-        object.touched.entry(region).or_default().add(page);
-        if first {
+        object.touched.entry(huge).or_default().add(page - shown.base);
+        if regions.insert((page / REGION, shown.object)) {
             object.tables += 1;
             object.now += 1;
             object.tables_peak = object.tables_peak.max(object.now);
-            *object.spaces.entry(program).or_default() += u64::from(new);
         }
-        Some((shown.object, first))
+        *object.spaces.entry(program).or_default() += u64::from(first && !known);
+        Some((shown, first))
+    }
+
+    /// Notes a run of pages that came without a fault.
+    fn run(&mut self, seen: &Seen<'_>, start: u64, pages: u64) {
+        let mut found: Vec<Found> = Vec::new();
+        for page in start..start.saturating_add(pages) {
+            let Some((shown, _)) = self.touch(seen, page) else { continue };
+            match found.last_mut() {
+                Some(last) if last.end == page && last.shown.object == shown.object => last.end = page + 1,
+                _ => found.push(Found { shown, start: page, end: page + 1 }),
+            }
+        }
+        if !found.is_empty() {
+            self.found.insert(seen.event, found);
+        }
     }
 }
 
@@ -198,11 +264,7 @@ impl Finder for SharedMappings<'_> {
                 self.map(seen, start, pages, flags);
             }
             (Happens::Call(Kind::Touched { start, pages, .. }), When::After) => {
-                for page in start..start + pages {
-                    if let Some((object, _)) = self.touch(seen, page) {
-                        self.found.insert(seen.event, object);
-                    }
-                }
+                self.run(seen, start, pages);
             }
             (Happens::Call(Kind::Munmap { start, pages }), When::After) => self.unmap(seen, start, pages),
             (Happens::Call(Kind::Mremap { from, old_pages, .. }), When::After) => {
@@ -215,7 +277,8 @@ impl Finder for SharedMappings<'_> {
             }
             (Happens::End, _) => {
                 self.shown.remove(&seen.space);
-                for object in self.regions.remove(&seen.space).unwrap_or_default().into_values() {
+                self.huge.remove(&seen.space);
+                for (_, object) in self.regions.remove(&seen.space).unwrap_or_default() {
                     self.objects[object].now -= 1;
                 }
             }
@@ -232,26 +295,39 @@ impl SharedMappings<'_> {
     }
 
     /// Returns the recording with huge pages for some objects, and how many faults of it are calls
-    /// there: the first ones of each region.
+    /// there, or left out: the first ones of each huge page.
     pub fn rewrite(&self, trace: &Trace, chosen: &BTreeSet<usize>) -> (Trace, u64) {
-        let is = |events: &HashMap<u32, usize>, event: u32| {
-            events.get(&event).is_some_and(|object| chosen.contains(object))
-        };
         let mut edit = Edit::of(trace);
         let mut kept = 0;
         for (step, event) in trace.steps.iter().zip(0_u32..) {
-            match step.what {
-                PackedKind::Fault { .. } if is(&self.others, event) => {}
-                PackedKind::Fault { page, .. } if is(&self.firsts, event) => {
+            let first = self.firsts.get(&event).filter(|first| chosen.contains(&first.object));
+            let other = self.others.get(&event).is_some_and(|object| chosen.contains(object));
+            match (step.what, self.found.get(&event)) {
+                (PackedKind::Fault { .. }, _) if other => {}
+                (PackedKind::Fault { .. }, _) if first.is_some() => {
                     kept += 1;
-                    let (start, flags) = (page / REGION * REGION, FaultFlags(FaultFlags::HUGE));
-                    edit.call(step, Kind::Touched { start, pages: REGION, flags });
+                    if let Some(start) = first.and_then(|first| first.place) {
+                        edit.call(step, huge_page(start));
+                    }
                 }
-                PackedKind::Rare(_) if is(&self.found, event) => {
-                    if let Some(Kind::Touched { start, pages, .. }) = edit.kind(step) {
-                        let (first, end) = (start / REGION, (start + pages).div_ceil(REGION));
-                        let (start, pages) = (first * REGION, (end - first) * REGION);
-                        edit.call(step, Kind::Touched { start, pages, flags: FaultFlags(FaultFlags::HUGE) });
+                (PackedKind::Rare(_), Some(found)) => {
+                    let Some(Kind::Touched { start, pages, flags }) = edit.kind(step) else { continue };
+                    let mut touch = |start: u64, end: u64| {
+                        if start < end {
+                            edit.call(step, Kind::Touched { start, pages: end - start, flags });
+                        }
+                    };
+                    let mut from = start;
+                    let chosen = |found: &&Found| chosen.contains(&found.shown.object);
+                    for run in found.iter().filter(chosen) {
+                        touch(from, run.start);
+                        from = run.end;
+                    }
+                    touch(from, start + pages);
+                    for Found { shown, start, end } in found.iter().filter(chosen) {
+                        let huge = shown.huge(*start)..=shown.huge(end - 1);
+                        huge.filter_map(|huge| shown.place(huge))
+                            .for_each(|at| edit.call(step, huge_page(at)));
                     }
                 }
                 _ => edit.keep(step),
@@ -259,6 +335,11 @@ impl SharedMappings<'_> {
         }
         (edit.finish(), kept)
     }
+}
+
+/// The call that maps a huge page.
+fn huge_page(start: u64) -> Kind {
+    Kind::Touched { start, pages: REGION, flags: FaultFlags(FaultFlags::HUGE) }
 }
 
 impl SharedObject {

@@ -35,8 +35,9 @@ pub(crate) enum Role {
 /// The way to the process that waits.
 pub(crate) struct Link(File);
 
-/// Splits the process in two. Must be called while it has one thread.
-pub(crate) fn split() -> io::Result<Role> {
+/// Splits the process in two. Must be called while it has one thread. If the recorder is killed,
+/// a message ends with `recorded`.
+pub(crate) fn split(recorded: &str) -> io::Result<Role> {
     signals::remember();
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // SAFETY: a new mapping at an address of the kernel's choice overlaps no other. It is never
@@ -54,7 +55,7 @@ pub(crate) fn split() -> io::Result<Role> {
     }
     if pid > 0 {
         drop(write);
-        return Ok(Role::Waited(wait_for(pid, read)));
+        return Ok(Role::Waited(wait_for(pid, read, recorded)));
     }
     drop(read);
     // SAFETY: both requests take numbers or a string with its end, and keep no pointer.
@@ -87,7 +88,7 @@ impl Link {
 }
 
 /// Waits for the process that records.
-fn wait_for(recorder: i32, link: OwnedFd) -> ExitCode {
+fn wait_for(recorder: i32, link: OwnedFd, recorded: &str) -> ExitCode {
     signals::relay_to(recorder);
     let mut number = [0; 4];
     // A recorder that fails early, or needs no listener, closes its end.
@@ -102,7 +103,7 @@ fn wait_for(recorder: i32, link: OwnedFd) -> ExitCode {
         libc::WEXITSTATUS(status)
     } else {
         let signal = libc::WTERMSIG(status);
-        print::error(&format!("the recorder was ended by signal {signal}; the command goes on"));
+        print::error(&format!("the recorder was ended by signal {signal}; {recorded}"));
         128 + signal
     };
     if let Some(listener) = listener {

@@ -35,7 +35,8 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     } else {
         refuse_other_files(args)?
     }
-    match keeper::split().context("starting the recorder")? {
+    let recorded = if attaches { "the processes go on" } else { "the command goes on" };
+    match keeper::split(recorded).context("starting the recorder")? {
         Role::Waited(status) => Ok(status),
         Role::Recorder(_) if attaches => attach::session::record(args, &target, method),
         Role::Recorder(link) => record(args, &target, method, link),

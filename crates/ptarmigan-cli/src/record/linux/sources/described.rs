@@ -20,20 +20,20 @@ const TAIL: usize = 24;
 /// Bytes of a record of a mapping before its path.
 const MAPPING: usize = 72;
 
-/// The temporary file of one CPU, for its reader.
+/// The temporary files of mappings.
+pub(crate) const MAPPED: &str = "mapped";
+
+/// A temporary file of one CPU, for its reader.
 pub(crate) struct Described {
     out: BufWriter<File>,
     room: Arc<Room>,
     samplers: Option<Samplers>,
 }
 
-fn name(cpu: u16) -> String {
-    format!("described{cpu}")
-}
-
 impl Described {
-    pub(crate) fn new(spill: &Spill, cpu: u16, samplers: Option<Samplers>) -> io::Result<Self> {
-        let out = BufWriter::with_capacity(1 << 16, File::create(spill.path(&name(cpu)))?);
+    /// Creates the file of a kind for a CPU.
+    pub(crate) fn new(spill: &Spill, files: &str, cpu: u16, samplers: Option<Samplers>) -> io::Result<Self> {
+        let out = BufWriter::with_capacity(1 << 16, File::create(spill.path(&format!("{files}{cpu}")))?);
         Ok(Self { out, room: Arc::clone(&spill.room), samplers })
     }
 
@@ -62,9 +62,10 @@ impl Described {
     }
 }
 
-/// Returns the raw events of a CPU.
-pub(crate) fn read(spill: &Spill, cpu: u16) -> Result<Stream<'static>, Failure> {
-    let events = spill::noted(&spill.path(&name(cpu))).context("the temporary files beside the output")?;
+/// Returns the raw events in the file of a kind for a CPU.
+pub(crate) fn read(spill: &Spill, files: &str, cpu: u16) -> Result<Stream<'static>, Failure> {
+    let events = spill::noted(&spill.path(&format!("{files}{cpu}")));
+    let events = events.context("the temporary files beside the output")?;
     // These events are beside the others: without the last of them a recording is complete.
     Ok(Stream { events: Box::new(events), cut: false })
 }

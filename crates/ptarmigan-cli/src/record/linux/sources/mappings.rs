@@ -4,10 +4,11 @@
 //! One perf event on each CPU reports the mappings of every task: an event that each new task
 //! inherits would cost at every fork. Mappings of other programs are dropped when the trace is
 //! built.
-use super::described::{self, Described};
+use super::described::{self, Described, MAPPED};
 use super::merge::Stream;
 use super::ring::{PerfRing, cpus, software, with_mappings};
 use super::samples::{self, Samplers};
+use super::sampling::{CpuSamples, Sampling};
 use super::spill::Spill;
 use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::terminal::print;
@@ -20,8 +21,6 @@ use std::time::Duration;
 
 /// Bytes of a ring: mappings of a tenth of a second on a busy CPU.
 const BYTES: usize = 1 << 20;
-/// Bytes of a ring with samples: as many as that of the tracepoints.
-const WITH_SAMPLES: usize = 32 << 20;
 /// Time between two looks at the rings.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -30,6 +29,17 @@ pub(crate) struct PerfMappings {
     reader: Option<JoinHandle<io::Result<u64>>>,
     stop: Arc<AtomicBool>,
     cpus: Vec<u16>,
+    sampling: Option<Sampling>,
+}
+
+/// Starts to sample the callers of all tasks.
+fn sampling(spill: &Spill, cpus: &[u16]) -> Result<Sampling, Failure> {
+    let tracepoint = samples::tracepoint().context("the tracepoint of system calls")?;
+    let of = |&cpu| {
+        let (samplers, ring) = Samplers::of_all(cpu, tracepoint)?;
+        Ok(CpuSamples { cpu, samplers, ring })
+    };
+    Sampling::start(spill, cpus.iter().map(of).collect::<Result<_, Failure>>()?)
 }
 
 impl Drop for PerfMappings {
@@ -44,19 +54,15 @@ impl Drop for PerfMappings {
 impl PerfMappings {
     /// Starts to record the mappings of all tasks, and samples of their callers.
     pub(crate) fn start(spill: &Spill, callers: bool) -> Result<Self, Failure> {
-        let tracepoint = if callers { Some(samples::tracepoint().context("callers")?) } else { None };
         let (cpus, stop) = (cpus("online"), Arc::<AtomicBool>::default());
         let mut rings = Vec::new();
         for &cpu in &cpus {
             let samples = b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME | b::PERF_SAMPLE_CPU;
             let mut attr = software(b::PERF_COUNT_SW_DUMMY, samples);
             with_mappings(&mut attr);
-            let bytes = if callers { WITH_SAMPLES } else { BYTES };
-            let ring = PerfRing::open(&mut attr, -1, cpu, bytes)?;
-            let samplers = tracepoint.map(|number| Samplers::of_all(cpu, &ring, number)).transpose();
-            let samplers = samplers.context("callers")?;
-            let described =
-                Described::new(spill, cpu, samplers).context("the temporary files beside the output")?;
+            let ring = PerfRing::open(&mut attr, -1, cpu, BYTES)?;
+            let described = Described::new(spill, MAPPED, cpu, None);
+            let described = described.context("the temporary files beside the output")?;
             rings.push((ring, described));
         }
         let stopped = Arc::clone(&stop);
@@ -65,7 +71,6 @@ impl PerfMappings {
             loop {
                 let last = stopped.load(Ordering::SeqCst);
                 for (ring, described) in &mut rings {
-                    described.look();
                     ring.drain(|kind, record| {
                         if kind == b::PERF_RECORD_LOST {
                             lost += described::lost_in(record);
@@ -83,10 +88,13 @@ impl PerfMappings {
             }
         };
         let reader = std::thread::Builder::new().name("mappings".into()).spawn(run).context("a thread")?;
-        Ok(Self { reader: Some(reader), stop, cpus })
+        let say = |e: &Failure| print::error(&format!("callers are unknown: {}", e.message()));
+        let sampling = if callers { sampling(spill, &cpus).inspect_err(say).ok() } else { None };
+        Ok(Self { reader: Some(reader), stop, cpus, sampling })
     }
 
-    /// Ends the recording of mappings, and returns them by CPU. Says how many were lost.
+    /// Ends the recording of mappings, and returns them and the samples by CPU. Says how many were
+    /// lost.
     pub(crate) fn finish(mut self, spill: &Spill) -> Result<Vec<Stream<'static>>, Failure> {
         self.stop.store(true, Ordering::SeqCst);
         let done = self.reader.take().map_or(Ok(Ok(0)), JoinHandle::join);
@@ -96,8 +104,10 @@ impl PerfMappings {
         // Without room on the disk the recording has ended, and the readers of events say so.
         let lost = done.unwrap_or(0);
         if lost > 0 {
-            print::error(&format!("mappings and callers that are unknown, for lack of room: {lost}"));
+            print::error(&format!("mappings that are unknown, for lack of room: {lost}"));
         }
-        self.cpus.iter().map(|&cpu| described::read(spill, cpu)).collect()
+        let samples = self.sampling.take().map_or(Ok(Vec::new()), |sampling| sampling.finish(spill))?;
+        let mappings = self.cpus.iter().map(|&cpu| described::read(spill, MAPPED, cpu));
+        mappings.chain(samples.into_iter().map(Ok)).collect()
     }
 }

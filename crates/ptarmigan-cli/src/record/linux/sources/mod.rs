@@ -6,6 +6,7 @@ pub(crate) mod merge;
 pub(crate) mod perf;
 mod ring;
 pub(crate) mod samples;
+mod sampling;
 pub(crate) mod spill;
 pub(crate) mod tracefs;
 

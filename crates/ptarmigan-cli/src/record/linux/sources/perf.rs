@@ -1,8 +1,9 @@
 //! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
-use super::described::{self, Described};
+use super::described::{self, Described, MAPPED};
 use super::merge::{Finished, Stream};
-use super::ring::{PerfRing, RING, cpus, open_event, software, with_mappings};
+use super::ring::{EVENTS, PerfRing, SAMPLES, cpus, on_all, open_event, software, with_mappings};
 use super::samples::Samplers;
+use super::sampling::{CpuSamples, Sampling};
 use super::spill::{self, Consumed, Spill};
 use crate::record::linux::allowed;
 use crate::record::linux::raw::{Raw, RawKind};
@@ -21,11 +22,13 @@ use std::thread::JoinHandle;
 /// Bytes of a fault in the temporary file: time, address, task and CPU.
 const NOTE: usize = 24;
 
-/// Starts to sample the callers of faults on one CPU. Without room for them, callers stay unknown.
-fn samples_on(pids: &[i32], cpu: u16) -> Option<(Samplers, PerfRing)> {
-    let say =
-        |e: &Failure| print::error(&format!("callers of faults on CPU {cpu} are unknown: {}", e.message()));
-    Samplers::of_tasks(pids, cpu).inspect_err(say).ok()
+/// Starts to sample the callers of faults.
+fn sampling(pids: &[i32], spill: &Spill, cpus: &[u16]) -> Result<Sampling, Failure> {
+    let samples = on_all(cpus, SAMPLES, |cpu, bytes| {
+        let (samplers, ring) = Samplers::of_tasks(pids, cpu, bytes)?;
+        Ok(CpuSamples { cpu, samplers, ring })
+    })?;
+    Sampling::start(spill, samples)
 }
 
 fn faults_of_user_mode() -> b::perf_event_attr {
@@ -52,6 +55,7 @@ pub(crate) struct PerfFaults {
     others: Vec<OwnedFd>,
     stop: Arc<AtomicBool>,
     online: Vec<u16>,
+    sampling: Option<Sampling>,
     /// Bytes read from the kernel so far.
     pub(crate) bytes: Arc<AtomicU64>,
 }
@@ -71,13 +75,25 @@ impl PerfFaults {
     pub(crate) fn start(pids: &[i32], spill: &Spill, callers: bool) -> Result<Self, Failure> {
         let online = cpus("online");
         let (stop, bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-        let mut faults =
-            Self { readers: Vec::new(), others: Vec::new(), stop, online: online.clone(), bytes };
+        let mut faults = Self {
+            readers: Vec::new(),
+            others: Vec::new(),
+            stop,
+            online: online.clone(),
+            sampling: None,
+            bytes,
+        };
         let Some((&first, others)) = pids.split_first() else { return Ok(faults) };
         allow_files();
-        for cpu in online {
+        let open = |cpu, bytes| PerfRing::open(&mut faults_of_user_mode(), first, cpu, bytes);
+        let rings = on_all(&online, EVENTS, open)?;
+        // Events have their rings before samples have some: room is limited.
+        let say = |e: &Failure| print::error(&format!("callers of faults are unknown: {}", e.message()));
+        if callers {
+            faults.sampling = sampling(pids, spill, &online).inspect_err(say).ok();
+        }
+        for (cpu, mut ring) in online.into_iter().zip(rings) {
             let mut attr = faults_of_user_mode();
-            let mut ring = PerfRing::open(&mut attr, first, cpu, RING)?;
             for &pid in others {
                 let event = open_event(&mut attr, pid, cpu).map_err(|e| allowed::no_perf_events(&e))?;
                 ring.take_from(&event).context("perf: the event of another task")?;
@@ -85,10 +101,8 @@ impl PerfFaults {
             }
             let file = File::create(spill.path(&format!("cpu{cpu}")))
                 .context("the temporary files beside the output")?;
-            let samples = if callers { samples_on(pids, cpu) } else { None };
-            let (samplers, mut samples) = samples.unzip();
-            let mut described =
-                Described::new(spill, cpu, samplers).context("the temporary files beside the output")?;
+            let described = Described::new(spill, MAPPED, cpu, None);
+            let mut described = described.context("the temporary files beside the output")?;
             let (stop, bytes) = (Arc::clone(&faults.stop), Arc::clone(&faults.bytes));
             let room = Arc::clone(&spill.room);
             let run = move || {
@@ -96,7 +110,6 @@ impl PerfFaults {
                 let mut lost = 0;
                 loop {
                     let last = stop.load(Ordering::SeqCst);
-                    described.look();
                     let taken = ring.drain(|kind, r| {
                         if kind == b::PERF_RECORD_SAMPLE && r.len() == 40 {
                             // header, process, task, time, address, CPU
@@ -113,9 +126,6 @@ impl PerfFaults {
                         described.write(kind, r)
                     })?;
                     bytes.fetch_add(taken, Ordering::Relaxed);
-                    if let Some(samples) = &mut samples {
-                        samples.drain(|kind, r| described.write(kind, r))?;
-                    }
                     if last {
                         described.flush()?;
                         room.flush(&mut out)?;
@@ -155,11 +165,14 @@ impl PerfFaults {
             let file = spill::consume(&spill.path(&format!("cpu{cpu}")))
                 .context("the temporary files beside the output")?;
             streams.push(Stream { events: Box::new(CpuFaults(file)), cut: done.is_err() });
-            streams.push(described::read(spill, *cpu)?);
+            streams.push(described::read(spill, MAPPED, *cpu)?);
             match done {
                 Ok(missed) => lost += missed,
                 Err(e) => failed = Some(e),
             }
+        }
+        if let Some(sampling) = self.sampling.take() {
+            streams.extend(sampling.finish(spill)?);
         }
         Ok(Finished { streams, lost, failed })
     }

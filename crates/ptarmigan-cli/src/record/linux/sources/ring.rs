@@ -10,7 +10,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a ring that need no privileges: `perf_event_mlock_kb` is 516 for each CPU.
-pub(crate) const RING: usize = 512 << 10;
+const RING: usize = 512 << 10;
+/// Bytes of a ring of events, the first that a user may have for all CPUs.
+pub(crate) const EVENTS: &[usize] = &[2 << 20, RING];
+/// The same for samples, which are larger, and beside the others.
+pub(crate) const SAMPLES: &[usize] = &[8 << 20, 2 << 20, RING, RING / 4, RING / 8];
 const PAGE: usize = 4096;
 
 /// The most bytes of a record, whose length is a number of 16 bits.
@@ -120,22 +124,27 @@ impl PerfRing {
         Ok(Self { fd, base: base.cast(), bytes, record: vec![0; LONGEST] })
     }
 
-    /// Opens a ring for samples beside one of [`RING`] bytes: of the largest size that this user
-    /// may have.
-    pub(crate) fn beside(attr: &mut b::perf_event_attr, pid: i32, cpu: u16) -> Result<Self, Failure> {
-        let smaller = |larger: Result<Self, Failure>, bytes| match larger {
-            Err(_) => Self::open(attr, pid, cpu, bytes),
-            ring => ring,
-        };
-        let largest = Err(Failure::quiet());
-        [8 << 20, 2 << 20, RING, RING / 4].into_iter().fold(largest, smaller)
-    }
-
     /// Writes the records of another event on the same CPU into this ring, too.
     pub(crate) fn take_from(&self, event: &OwnedFd) -> io::Result<()> {
         // SAFETY: SET_OUTPUT takes a descriptor, and accesses no memory.
         done(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), self.fd.as_raw_fd()) })
     }
+}
+
+/// Opens rings on all `cpus`, of the first of `sizes` that is possible on each of them.
+pub(crate) fn on_all<R>(
+    cpus: &[u16],
+    sizes: &[usize],
+    open: impl Fn(u16, usize) -> Result<R, Failure>,
+) -> Result<Vec<R>, Failure> {
+    let mut rings = Err(Failure::quiet());
+    for &bytes in sizes {
+        rings = cpus.iter().map(|&cpu| open(cpu, bytes)).collect();
+        if rings.is_ok() {
+            break;
+        }
+    }
+    rings
 }
 
 /// Returns the identifier that the samples of an event have.
@@ -230,5 +239,23 @@ mod tests {
         assert_eq!(super::list("0-3,8\n"), [0, 1, 2, 3, 8]);
         assert_eq!(super::list("0"), [0]);
         assert!(super::list("").is_empty() && super::list("x-y").is_empty());
+    }
+
+    #[test]
+    fn rings_of_all_cpus_have_the_largest_size_that_all_can_have() {
+        let room = std::cell::Cell::new(0);
+        let with_room = |all: usize| {
+            room.set(all);
+            let open = |cpu, bytes| {
+                let left = room.get().checked_sub(bytes).ok_or_else(|| super::Failure::new("no room"))?;
+                room.set(left);
+                Ok((cpu, bytes))
+            };
+            super::on_all(&[0, 3], &[8, 2, 1], open).ok()
+        };
+        assert_eq!(with_room(16), Some(vec![(0, 8), (3, 8)]));
+        // What was taken for the larger size is not given back here.
+        assert_eq!(with_room(12), Some(vec![(0, 2), (3, 2)]));
+        assert_eq!(with_room(1), None);
     }
 }

@@ -73,7 +73,10 @@ pub(crate) fn page_of(call: Call, first: u64) -> u64 {
     }
 }
 
-/// The events of samples on one CPU. Their records go to the ring of another event.
+/// Bytes of a ring for samples of all tasks: as many as that of the tracepoints.
+const ALL_TASKS: usize = 32 << 20;
+
+/// The events of samples on one CPU, which share a ring.
 pub(crate) struct Samplers {
     _events: Vec<OwnedFd>,
     /// Identifiers of events of faults.
@@ -99,14 +102,13 @@ fn sampled(attr: &mut b::perf_event_attr, period: u64, raw: bool) {
 }
 
 impl Samplers {
-    /// Samples the faults of tasks and their descendants on one CPU, in a ring of their own: with
-    /// stacks between them, faults would have too little room.
-    pub(crate) fn of_tasks(pids: &[i32], cpu: u16) -> Result<(Self, PerfRing), Failure> {
+    /// Samples the faults of tasks and their descendants on one CPU, in a ring of `bytes`.
+    pub(crate) fn of_tasks(pids: &[i32], cpu: u16, bytes: usize) -> Result<(Self, PerfRing), Failure> {
         let mut attr = software(b::PERF_COUNT_SW_PAGE_FAULTS, 0);
         sampled(&mut attr, FAULTS, false);
         attr.set_inherit(1);
         let (first, others) = pids.split_first().ok_or_else(Failure::quiet)?;
-        let ring = PerfRing::beside(&mut attr, *first, cpu)?;
+        let ring = PerfRing::open(&mut attr, *first, cpu, bytes)?;
         let (mut faults, mut events) = (vec![identifier(&ring).context("perf: an event")?], Vec::new());
         for pid in others {
             let event = open_event(&mut attr, *pid, cpu).context("perf: an event")?;
@@ -119,29 +121,33 @@ impl Samplers {
 
     /// Samples the faults and calls of all tasks on one CPU. `tracepoint` is the number of the
     /// tracepoint of all system calls.
-    pub(crate) fn of_all(cpu: u16, ring: &PerfRing, tracepoint: u64) -> io::Result<Self> {
+    pub(crate) fn of_all(cpu: u16, tracepoint: u64) -> Result<(Self, PerfRing), Failure> {
         let mut attr = software(b::PERF_COUNT_SW_PAGE_FAULTS, 0);
         sampled(&mut attr, FAULTS, false);
         // Faults of the kernel in a program's memory, too.
         attr.set_exclude_kernel(0);
-        let event = open_event(&mut attr, -1, cpu)?;
-        ring.take_from(&event)?;
-        let (faults, mut calls, mut events) = (vec![identifier(&event)?], Vec::new(), vec![event]);
+        let ring = PerfRing::open(&mut attr, -1, cpu, ALL_TASKS)?;
+        let faults = vec![identifier(&ring).context("perf: an event")?];
+        let (mut calls, mut events) = (Vec::new(), Vec::new());
         for (numbers, period) in [(&FORKS_TRACED[..], 1), (&CALLS_TRACED[..], CALLS)] {
             let mut attr = software(0, 0);
             (attr.type_, attr.config) = (b::PERF_TYPE_TRACEPOINT, tracepoint);
             attr.set_exclude_kernel(0);
             sampled(&mut attr, period, true);
             attr.set_disabled(1);
-            let event = open_event(&mut attr, -1, cpu)?;
-            let wanted: Vec<String> = numbers.iter().map(|number| format!("id == {number}")).collect();
-            filter(&event, &CString::new(wanted.join(" || "))?)?;
-            ring.take_from(&event)?;
-            calls.push((identifier(&event)?, period));
-            enable(&event)?;
-            events.push(event);
+            let mut add = || {
+                let event = open_event(&mut attr, -1, cpu)?;
+                let wanted: Vec<String> = numbers.iter().map(|number| format!("id == {number}")).collect();
+                filter(&event, &CString::new(wanted.join(" || "))?)?;
+                ring.take_from(&event)?;
+                calls.push((identifier(&event)?, period));
+                enable(&event)?;
+                events.push(event);
+                io::Result::Ok(())
+            };
+            add().context("perf: an event of calls")?;
         }
-        Ok(Self { _events: events, faults, calls, thinning: Thinning::new() })
+        Ok((Self { _events: events, faults, calls, thinning: Thinning::new() }, ring))
     }
 
     /// Begins one look at the ring.
