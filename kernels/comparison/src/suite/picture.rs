@@ -18,6 +18,7 @@ const COLOURS: [(&str, &str); 8] = [
     ("other", "#a8a29e"),
 ];
 const PROGRAM: &str = "#57534e";
+const LINUX: &str = "#cbd5e1";
 
 const LEFT: f64 = 176.0;
 const WIDTH: f64 = 400.0;
@@ -53,15 +54,13 @@ pub fn svg(rows: &[SuiteRow], suite: &str) -> Option<String> {
     }
     let height = TOP + LINE * bars.len() as f64 + 30.0;
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 680 {height}\" font-family=\"sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 700 {height}\" font-family=\"sans-serif\" \
          font-size=\"11\" role=\"img\" aria-label=\"Instructions of the suite {suite}, as parts of Linux's\">\n\
-         <style>svg{{--ink:#0f172a;--grid:#cbd5e1;--more:#e2e8f0}}\
-         @media (prefers-color-scheme:dark){{svg{{--ink:#e2e8f0;--grid:#475569;--more:#334155}}}}\
-         text{{fill:var(--ink)}}</style>\n\
+         <style>text{{fill:#0f172a}}@media (prefers-color-scheme:dark){{text{{fill:#e2e8f0}}}}</style>\n\
          <text x=\"8\" y=\"18\" font-size=\"14\">Instructions of each case as a part of Linux's: a whole bar is Linux</text>\n"
     );
     let lists = ("without lists", "url(#lists)");
-    let legend = [("program", PROGRAM)].into_iter().chain(COLOURS).chain([lists, ("Linux", "var(--more)")]);
+    let legend = [("program", PROGRAM)].into_iter().chain(COLOURS).chain([lists, ("Linux", LINUX)]);
     text.push_str(
         "<defs><pattern id=\"lists\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\">\
          <path d=\"M0 4L4 0\" stroke=\"#6366f1\"/></pattern></defs>\n",
@@ -96,7 +95,7 @@ pub fn svg(rows: &[SuiteRow], suite: &str) -> Option<String> {
                 );
             }
         };
-        piece(0.0, bar.linux, "var(--more)", "Linux, of this not here");
+        piece(0.0, bar.linux, LINUX, "Linux, of this not here");
         if let Some(plain) = bar.plain.filter(|plain| *plain > bar.here) {
             piece(bar.here, plain, "url(#lists)", "spared by lists of table pages");
         }
@@ -117,7 +116,7 @@ pub fn svg(rows: &[SuiteRow], suite: &str) -> Option<String> {
         );
     }
     let bottom = height - 26.0;
-    let _ = writeln!(text, "<path d=\"M{LEFT} {TOP}V{bottom}\" stroke=\"var(--grid)\"/>");
+    let _ = writeln!(text, "<path d=\"M{LEFT} {TOP}V{bottom}\" stroke=\"{LINUX}\"/>");
     let _ = writeln!(
         text,
         "<text x=\"8\" y=\"{}\">brown: the small kernel; blue: the library; hatched: spared by its lists of table pages</text>",
@@ -158,9 +157,7 @@ mod tests {
         let text = svg(&rows(), "ours").expect("a picture");
         let widths: Vec<f64> = text
             .lines()
-            .filter(|line| {
-                line.contains("<title>") && !line.contains("var(--more)") && !line.contains("#lists")
-            })
+            .filter(|line| line.contains("<title>") && !line.contains(LINUX) && !line.contains("#lists"))
             .filter_map(|line| line.split("width=\"").nth(1)?.split('"').next()?.parse().ok())
             .collect();
         assert_eq!(widths.len(), 9);

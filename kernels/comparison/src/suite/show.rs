@@ -16,6 +16,9 @@ fn optional(value: Option<f64>) -> String {
 
 /// A small number for a table: no digits behind the point that are zero.
 fn short(value: f64) -> String {
+    if value >= 1_000.0 {
+        return grouped(value);
+    }
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
@@ -136,6 +139,6 @@ mod tests {
     #[test]
     fn small_numbers_have_a_digit_behind_the_point() {
         assert_eq!([number(46.75), number(99.96), number(1_234.5)], ["46.8", "100", "1,235"]);
-        assert_eq!([short(2.0), short(2.25)], ["2", "2.2"]);
+        assert_eq!([short(2.0), short(2.25), short(1_034.0)], ["2", "2.2", "1,034"]);
     }
 }
