@@ -54,6 +54,22 @@ impl Counts {
         Counts([const { AtomicUsize::new(0) }; COUNTS])
     }
 
+    /// Returns the number of faults that were served.
+    #[inline]
+    pub fn faults(&self) -> usize {
+        const FAULTS: [Count; 7] = [
+            Count::FaultZero,
+            Count::FaultFresh,
+            Count::FaultLarge,
+            Count::FaultBacked,
+            Count::FaultCopied,
+            Count::FaultReused,
+            Count::FaultSpurious,
+        ];
+        let one = |what: &Count| self.0[*what as usize].load(Ordering::Relaxed);
+        FAULTS.iter().map(one).fold(0, usize::wrapping_add)
+    }
+
     /// Adds one. The calling CPU is the one whose counts these are.
     #[inline]
     pub fn add(&self, what: Count) {

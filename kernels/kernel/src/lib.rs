@@ -118,6 +118,7 @@ pub struct Kernel<A: Arch> {
     place: Place<A::Format, A::Window>,
     /// The library's machine.
     pub machine: Late<Machine<A>>,
+    pub(crate) object_table: memory::objects::ObjectTable,
     /// CPUs.
     pub cpus: [Cpu; CPUS],
     running: AtomicUsize,
@@ -135,6 +136,7 @@ impl<A: Arch> Kernel<A> {
         Kernel {
             place: Place::new(),
             machine: Late::new(),
+            object_table: memory::objects::ObjectTable::new(),
             cpus: [const { Cpu::new() }; CPUS],
             running: AtomicUsize::new(1),
             stopping: AtomicBool::new(false),

@@ -178,6 +178,7 @@ impl<A: Arch> Sys<'_, A> {
     fn replace(&mut self, mut space: TaskSpace<A>, inode: u16, object: u32, built: &Built) {
         let (kernel, me, process) = (self.kernel, self.me, self.process_slot());
         let on = kernel.on(self.pin);
+        kernel.leave_robust_list(self.state, me, self.body, self.pin);
         crate::task::must(self.body.space.switch(|space| space.deactivate(on)));
         kernel.leave_space(self.state, me, self.body, self.pin);
         crate::task::must(space.switch(|space| space.activate(on)));

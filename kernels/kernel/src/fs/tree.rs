@@ -3,13 +3,13 @@
 use crate::errno::Errno;
 
 /// Files and directories at the most.
-pub const INODES: usize = 2048;
+pub const INODES: usize = 8192;
 /// Bytes of a name at the most.
 pub const NAME: usize = 60;
 /// Symbolic links at the most, and bytes of a target.
-const LINKS: usize = 512;
+const LINKS: usize = 2048;
 /// Bytes of a symbolic link's target at the most.
-pub const TARGET: usize = 64;
+pub const TARGET: usize = 96;
 /// The root directory.
 pub const ROOT: u16 = 1;
 /// No file.

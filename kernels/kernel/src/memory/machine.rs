@@ -12,7 +12,7 @@ use ptarmigan::setup::MachineParts;
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::tlb::Tlb;
 
-use super::objects::{ObjectTable, Objects};
+use super::objects::Objects;
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::counts::Count;
@@ -30,7 +30,6 @@ pub struct Machine<A: Arch> {
     /// The name of the parts, which each pin is made and compared with: a copy at hand saves 7
     /// instructions a fork.
     id: MachineId,
-    objects: ObjectTable,
     /// Pages that a fault which reads one of an object maps at most, a power of two.
     around: AtomicU32,
     /// Free frames when all was set up.
@@ -158,7 +157,7 @@ impl<A: Arch> Machine<A> {
     pub(super) fn new(parts: Parts<A>) -> Self {
         const { assert!(A::Format::PAGE_SHIFT == FRAME_SHIFT, "pages of the kernel are single frames") };
         let (id, before) = (parts.id(), parts.frames().counts().free);
-        Machine { parts, id, objects: ObjectTable::new(), around: AtomicU32::new(AROUND), before }
+        Machine { parts, id, around: AtomicU32::new(AROUND), before }
     }
 
     /// Has faults that read a page of an object map so many pages at most, a power of two.
@@ -168,7 +167,7 @@ impl<A: Arch> Machine<A> {
 
     #[inline]
     pub(crate) fn objects(&self) -> Objects<'_, A::Window> {
-        Objects::new(&self.objects, self.parts.frames(), self.parts.window(), A::fetched())
+        Objects::new(&A::kernel().object_table, self.parts.frames(), self.parts.window(), A::fetched())
     }
 
     /// Gives back the pages in this CPU's lists, and with `all` those of the nodes.

@@ -29,7 +29,7 @@ use super::code::Fetched;
 use crate::errno::Errno;
 
 /// Objects at a time.
-pub const OBJECTS: usize = 2048;
+pub const OBJECTS: usize = 8192;
 /// Numbers in a frame.
 const NUMBERS: usize = FRAME_SIZE / 4;
 /// Bytes of an object at the most.
@@ -49,8 +49,8 @@ struct Object {
     size: u64,
 }
 
-// The stack of set-up holds the table, which is moved into its place.
-const _: () = assert!(size_of::<Object>() == 16);
+// The table is part of the image's memory.
+const _: () = assert!(size_of::<Object>() <= 24);
 
 impl Object {
     /// Returns the number of its pages, holes among them.

@@ -4,6 +4,8 @@
 //! the access. Then the bytes are reached through a window. So the kernel never faults, and works
 //! on spaces that are not loaded, too.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use ptarmigan::addr::{FRAME_SIZE, Pfn, VirtAddr};
 use ptarmigan::format::{Access, Attr, Format};
 use ptarmigan::machine::On;
@@ -105,6 +107,33 @@ impl<A: Arch> TaskSpace<A> {
             unsafe { to.copy_from_nonoverlapping(from.as_ptr(), n) };
             Ok(())
         })
+    }
+
+    /// Changes a word of a program, which other CPUs may change meanwhile; returns the word before.
+    /// `f` is called until no other CPU was faster; if it returns `None`, the word stays.
+    ///
+    /// # Errors
+    ///
+    /// As [`each_piece`](Self::each_piece), and [`Errno::EINVAL`] if `at` is not aligned.
+    pub fn update(
+        &mut self,
+        on: On<'_, Machine<A>>,
+        at: u64,
+        f: impl Fn(u32) -> Option<u32>,
+    ) -> Result<u32, Errno> {
+        Errno::EINVAL.when(!at.is_multiple_of(4))?;
+        let mut before = 0;
+        self.each_piece(on, at, 4, Access::Write, |word, _, _| {
+            // SAFETY: 1. `at`, and with it its place in the page, is aligned to four bytes. 2. The
+            // piece is valid for reads and writes while this function runs (`Arch`, point 4): an
+            // aligned word lies in one page. 3. Programs change it by atomic instructions, or race
+            // with each other; the kernel's own accesses are under the space's lock.
+            let word = unsafe { AtomicU32::from_ptr(word.cast()) };
+            let updated = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, &f);
+            before = updated.unwrap_or_else(|word| word);
+            Ok(())
+        })?;
+        Ok(before)
     }
 
     /// Clears bytes of a program.

@@ -15,6 +15,7 @@ mod map;
 mod misc;
 mod poll;
 mod process;
+mod schedule;
 mod signals;
 mod stat;
 mod table;

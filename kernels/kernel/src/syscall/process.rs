@@ -7,7 +7,11 @@ use crate::arch::{Abi, Arch, Context};
 use crate::errno::Errno;
 use crate::fs::path;
 use crate::signal::info::{Info, SI_TKILL, SI_USER};
-use crate::task::{Doing, New, Wait};
+use crate::signal::number::SIGCHLD;
+use crate::task::{Doing, New, Process, Usage, Wait};
+
+/// `WNOHANG`.
+const NOHANG: u64 = 1;
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_FS: u64 = 0x200;
@@ -167,32 +171,103 @@ impl<A: Arch> Sys<'_, A> {
         }
     }
 
+    /// Finds a child that has ended, of those for which `is_meant` holds: its slot, number and
+    /// status; `None` if there are such children and all of them go on.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ECHILD`] if there is no such child.
+    fn ended_child(&self, is_meant: impl Fn(&Process) -> bool) -> Result<Option<(usize, i32, i32)>, Errno> {
+        let (me, tasks) = (self.process_slot(), &self.state.tasks);
+        let mut any = false;
+        for slot in tasks.each_process() {
+            let process = tasks.process(slot);
+            if process.parent != me || slot == me || !is_meant(process) {
+                continue;
+            }
+            any = true;
+            if let Doing::Ended(status) = tasks.get(slot).doing {
+                return Ok(Some((slot, process.pid, status)));
+            }
+        }
+        Errno::ECHILD.when(!any)?;
+        Ok(None)
+    }
+
+    /// Gives the slot of a child back that has ended, and adds what it has used to the caller's
+    /// children's.
+    fn bury(&mut self, child: usize) {
+        let used = self.usage_with_children(child);
+        self.process().children.add(used);
+        self.state.tasks.give_back(child);
+    }
+
+    fn usage_with_children(&self, child: usize) -> Usage {
+        let child = self.state.tasks.process(child);
+        let mut usage = child.usage;
+        usage.add(child.children);
+        usage
+    }
+
     /// `wait4`.
     pub(super) fn wait(&mut self, pid: u64, status_at: u64, options: u64, usage: u64) -> Result<u64, Stop> {
-        const NOHANG: u64 = 1;
-        let (me, wanted) = (self.process_slot(), pid as i32);
-        let own_group = self.process().group;
-        let tasks = &self.state.tasks;
-        let is_meant = |slot: &usize| {
-            let process = tasks.process(*slot);
-            process.parent == me && *slot != me && (wanted == -1 || process.is_named(wanted, own_group))
-        };
-        let ended = |slot| match tasks.get(slot).doing {
-            Doing::Ended(status) => Some((slot, tasks.process(slot).pid, status)),
-            _ => None,
-        };
-        let Some((slot, pid, status)) = tasks.each_process().filter(is_meant).find_map(ended) else {
-            Errno::ECHILD.when(!tasks.each_process().any(|slot| is_meant(&slot)))?;
+        let (wanted, own_group) = (pid as i32, self.process().group);
+        let found = self.ended_child(|child| wanted == -1 || child.is_named(wanted, own_group))?;
+        let Some((slot, pid, status)) = found else {
             return if options & NOHANG != 0 { Ok(0) } else { Err(Stop::Block(Wait::Child)) };
         };
         if status_at != 0 {
             self.write_bytes(status_at, &status.to_le_bytes())?;
         }
         if usage != 0 {
-            self.write_bytes(usage, &[0; 144][..if A::ABI.word() == 8 { 144 } else { 72 }])?;
+            self.write_usage(usage, self.usage_with_children(slot))?;
         }
-        self.state.tasks.give_back(slot);
+        self.bury(slot);
         Ok(pid as u64)
+    }
+
+    /// `waitid`.
+    pub(super) fn wait_for(&mut self, [kind, id, info_at, options, usage]: [u64; 5]) -> Result<u64, Stop> {
+        const EXITED: u64 = 4;
+        const NOWAIT: u64 = 0x100_0000;
+        // Stopped and continued ones, of which there are none, and flags for children of threads.
+        const OTHERS: u64 = 2 | 8 | 0xe000_0000;
+        Errno::EINVAL
+            .when(options & !(NOHANG | EXITED | NOWAIT | OTHERS) != 0 || options & (EXITED | 2 | 8) == 0)?;
+        let (id, own_group) = (id as i32, self.process().group);
+        let wanted = match kind {
+            0 => -1,
+            1 if id > 0 => id,
+            2 if id == 0 => -own_group,
+            2 if id > 0 => -id,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        let is_meant = |child: &Process| match kind {
+            0 => true,
+            _ => child.is_named(wanted, own_group),
+        };
+        let found = self.ended_child(is_meant)?.filter(|_| options & EXITED != 0);
+        let Some((slot, pid, status)) = found else {
+            if options & NOHANG == 0 {
+                return Err(Stop::Block(Wait::Child));
+            }
+            // Its number and the signal's are zero.
+            if info_at != 0 {
+                self.write_bytes(info_at, &[0; 24])?;
+            }
+            return Ok(0);
+        };
+        if usage != 0 {
+            self.write_usage(usage, self.usage_with_children(slot))?;
+        }
+        if info_at != 0 {
+            let info = Info::ended(pid, status).bytes(A::ABI, SIGCHLD);
+            self.write_bytes(info_at, &info)?;
+        }
+        if options & NOWAIT == 0 {
+            self.bury(slot);
+        }
+        Ok(0)
     }
 
     /// `kill`.
@@ -234,6 +309,33 @@ impl<A: Arch> Sys<'_, A> {
             0 => Ok(self.process_slot()),
             pid => self.state.tasks.find_process(pid).ok_or(Errno::ESRCH),
         }
+    }
+
+    /// `setuid`, `setreuid`, `setresuid` and those of groups: there is user 0, and -1 for no change.
+    pub(super) fn set_owners(owners: &[u64]) -> Result<u64, Errno> {
+        // `setuid` has no -1.
+        let may_stay = owners.len() > 1;
+        let is_kept = |owner: &u64| *owner as u32 == 0 || may_stay && *owner as u32 == u32::MAX;
+        if owners.iter().all(is_kept) { Ok(0) } else { Err(Errno::EPERM) }
+    }
+
+    /// `getresuid` and `getresgid`.
+    pub(super) fn owners(&mut self, places: &[u64]) -> Result<u64, Errno> {
+        for at in places {
+            self.write_bytes(*at, &[0; 4])?;
+        }
+        Ok(0)
+    }
+
+    /// `setgroups`: the caller is in group 0, or in none beside its own.
+    pub(super) fn set_groups(&mut self, count: u64, at: u64) -> Result<u64, Errno> {
+        let group = match count {
+            0 => 0,
+            1 => self.read_u32(at)?,
+            _ => return Err(Errno::EPERM),
+        };
+        Errno::EPERM.when(group != 0)?;
+        Ok(0)
     }
 
     /// `setpgid`.

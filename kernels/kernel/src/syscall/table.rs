@@ -173,11 +173,22 @@ calls! { |sys, a|
     "exit"                 [60]  [1]      [93]  return Err(Stop::End(Ends::Task, (a[0] as i32 & 0xff) << 8));
     "exit_group"           [231] [252]    [94]  return Err(Stop::End(Ends::Process, (a[0] as i32 & 0xff) << 8));
     "wait4"                [61]  [114]    [260] sys.wait(a[0], a[1], a[2], a[3])?;
+    "waitid"               [247] [284]    [95]  sys.wait_for([a[0], a[1], a[2], a[3], a[4]])?;
     "waitpid"              []    [7]      []    sys.wait(a[0], a[1], a[2], 0)?;
     "futex"                [202] [240]    [98]  sys.futex(a, Width::Word)?;
     "futex_time64"         []    [422]    []    sys.futex(a, Width::Wide)?;
-    "set_robust_list"      [273] [311]    [99]  0;
+    "set_robust_list"      [273] [311]    [99]  sys.set_robust_list(a[0], a[1])?;
+    "get_robust_list"      [274] [312]    [100] sys.robust_list(a[0], a[1], a[2])?;
     "rseq"                 [334] [386]    [293] return Err(Errno::ENOSYS.into());
+    "sched_setaffinity"    [203] [241]    [122] sys.set_affinity(a[0], a[1], a[2])?;
+    "sched_getaffinity"    [204] [242]    [123] sys.affinity(a[0], a[1], a[2])?;
+    "sched_getscheduler"   [145] [157]    [120] sys.policy(a[0])?;
+    "sched_getparam"       [143] [155]    [121] sys.policy(a[0]).and_then(|_| sys.answer(a[1], &[0; 4]))?;
+    "sched_get_priority_max" [146] [159]    [125] Self::priority_range(a[0], false)?;
+    "sched_get_priority_min" [147] [160]    [126] Self::priority_range(a[0], true)?;
+    "getpriority"          [140] [96]     [141] sys.priority(a[0], a[1])?;
+    "setpriority"          [141] [97]     [140] sys.set_priority(a[0], a[1], a[2])?;
+    "getcpu"               [309] [318]    [168] sys.current_cpu(a[0], a[1])?;
     "sched_yield"          [24]  [158]    [124] return Err(Stop::GiveWay);
     "getpid"               [39]  [20]     [172] sys.process().pid as u64;
     "gettid"               [186] [224]    [178] sys.task().tid as u64;
@@ -196,7 +207,11 @@ calls! { |sys, a|
     "setsid"               [112] [66]     [157] sys.new_session()?;
     "getuid, getgid, geteuid, getegid" [102 104 107 108] [199 200 201 202 24 47 49 50] [174 175 176 177] 0;
     "getgroups"            [115] [205]    [158] 0;
-    "setuid, setgid"       [105 106] [213 214] [146 144] if a[0] == 0 { 0 } else { return Err(Errno::EPERM.into()) };
+    "setgroups"            [116] [206]    [159] sys.set_groups(a[0], a[1])?;
+    "setuid, setgid"       [105 106] [213 214] [146 144] Self::set_owners(&a[..1])?;
+    "setreuid, setregid"   [113 114] [203 204] [145 143] Self::set_owners(&a[..2])?;
+    "setresuid, setresgid" [117 119] [208 210] [147 149] Self::set_owners(&a[..3])?;
+    "getresuid, getresgid" [118 120] [209 211] [148 150] sys.owners(&a[..3])?;
     "arch_prctl"           [158] []       []    sys.set_thread(a[0], a[1])?;
     "set_thread_area"      []    [243]    []    sys.set_thread_area(a[0])?;
     "prctl"                [157] [172]    [167] return Err(Errno::EINVAL.into());
@@ -205,6 +220,7 @@ calls! { |sys, a|
         sys.process().ports = true;
         0
     };
+    "getrusage"            [98]  [77]     [165] sys.usage(a[0], a[1])?;
     "prlimit64"            [302] [340]    [261] sys.limits(a, 8)?;
     "getrlimit"            [97]  [191]    [163] sys.limits([0, a[0], 0, a[1], 0, 0], A::ABI.word())?;
     "setrlimit"            [160] [75]     [164] sys.limits([0, a[0], a[1], 0, 0, 0], A::ABI.word())?;

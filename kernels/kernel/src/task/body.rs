@@ -12,14 +12,30 @@ pub struct Body<A: Arch> {
     pub context: A::Context,
     /// The space that it runs in.
     pub space: TaskSpace<A>,
+    /// The CPU's count of faults when the task's were last counted.
+    pub faults_before: usize,
 }
 
 impl<A: Arch> Body<A> {
     /// The body of no task.
-    pub const NONE: Self = Body { context: A::Context::NEW, space: TaskSpace::None };
+    pub const NONE: Self = Body { context: A::Context::NEW, space: TaskSpace::None, faults_before: 0 };
 }
 
 impl<A: Arch> Kernel<A> {
+    /// Begins to count the faults of a task that goes on on this CPU.
+    #[inline]
+    pub(super) fn begin_faults(&self, body: &mut Body<A>) {
+        body.faults_before = self.cpus[A::cpu()].counts.faults();
+    }
+
+    /// Returns the faults of a task that runs on this CPU, since they were asked for last.
+    #[inline]
+    pub(crate) fn take_faults(&self, body: &mut Body<A>) -> u64 {
+        let before = body.faults_before;
+        self.begin_faults(body);
+        body.faults_before.wrapping_sub(before) as u64
+    }
+
     /// Returns the body of a task.
     ///
     /// # Safety

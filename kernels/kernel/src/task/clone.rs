@@ -1,6 +1,6 @@
 //! New tasks.
 
-use super::Doing;
+use super::{Doing, Usage};
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
@@ -57,7 +57,7 @@ impl<A: Arch> Sys<'_, A> {
         // A thread has a stack of its own, and so no stack for its handlers.
         let is_own = !new.shares_space || new.is_vfork;
         task.signals.begin(blocked, if is_own { stack } else { SignalStack::NONE });
-        task.is_leaving = false;
+        (task.is_leaving, task.robust, task.usage) = (false, 0, Usage::NONE);
         if new.is_thread {
             task.process = process;
             tasks.process_mut(process).threads += 1;

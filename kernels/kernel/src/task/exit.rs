@@ -33,6 +33,9 @@ impl<A: Arch> Kernel<A> {
         pin: &Pinned<'_>,
         (ends, status): (Ends, i32),
     ) {
+        let mut state = self.lock();
+        self.leave_robust_list(&mut state, slot, body, pin);
+        drop(state);
         match core::mem::replace(&mut body.space, TaskSpace::None) {
             // Without the lock: nobody else knows the space.
             TaskSpace::Own(space) => must(space.end(self.on(pin)).map_err(|refused| refused.error)),
@@ -49,7 +52,10 @@ impl<A: Arch> Kernel<A> {
             must(body.space.switch(|space| space.deactivate(self.on(pin))));
         }
         self.leave_space(&mut state, slot, body, pin);
+        let mut usage = core::mem::take(&mut state.tasks.get_mut(slot).usage);
+        usage.faults += self.take_faults(body);
         let shared = state.tasks.process_mut(process);
+        shared.usage.add(usage);
         shared.threads -= 1;
         if shared.threads == 0 {
             let status = shared.status.unwrap_or(status);

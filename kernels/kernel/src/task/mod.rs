@@ -13,8 +13,10 @@ mod futex;
 pub mod limits;
 mod process;
 mod queue;
+mod robust;
 mod run;
 mod shown;
+mod usage;
 mod wait;
 
 pub use body::Body;
@@ -25,6 +27,7 @@ pub use process::{Process, SpaceRecord};
 pub use queue::Tasks;
 pub(crate) use run::{After, must};
 pub use shown::{MAPPED, Shown};
+pub use usage::Usage;
 pub use wait::{Futex, Key, Wait};
 
 use crate::signal::set::Signals;
@@ -70,6 +73,10 @@ pub struct Task {
     pub vforked: i32,
     /// Where a zero is written when it ends, and a waiter woken; 0 for nowhere.
     pub clear_tid: u64,
+    /// Where the list of the futexes is that it holds; 0 for nowhere.
+    pub robust: u64,
+    /// What it has used.
+    pub usage: Usage,
 }
 
 impl Task {
@@ -87,6 +94,8 @@ impl Task {
             waits_since: 0,
             vforked: 0,
             clear_tid: 0,
+            robust: 0,
+            usage: Usage::NONE,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::signal::set::Actions;
 
 use super::limits::Limits;
 use super::shown::Shown;
+use super::usage::Usage;
 
 /// A process, without its threads.
 pub struct Process {
@@ -41,6 +42,12 @@ pub struct Process {
     pub started: u64,
     /// Its limits.
     pub limits: Limits,
+    /// What its tasks have used that have ended.
+    pub usage: Usage,
+    /// What its children have used that it has waited for, and theirs.
+    pub children: Usage,
+    /// How it is to be favoured, from -20 to 19.
+    pub nice: i8,
 }
 
 impl Process {
@@ -63,6 +70,9 @@ impl Process {
             ports: false,
             started: 0,
             limits: Limits::NONE,
+            usage: Usage::NONE,
+            children: Usage::NONE,
+            nice: 0,
         }
     }
 
@@ -83,7 +93,8 @@ impl Process {
         self.files.clone_from(&parent.files);
         (self.directory, self.umask, self.program) = (parent.directory, parent.umask, parent.program);
         self.actions.clone_from(&parent.actions);
-        self.limits = parent.limits;
+        (self.limits, self.nice) = (parent.limits, parent.nice);
+        (self.usage, self.children) = (Usage::NONE, Usage::NONE);
         self.pending.clear();
         (self.ports, self.status) = (parent.ports, None);
     }

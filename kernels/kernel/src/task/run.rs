@@ -49,6 +49,7 @@ impl<A: Arch> Kernel<A> {
             // reference ends with this turn of the loop.
             let body = unsafe { self.body(slot) };
             self.count(Count::Switches);
+            self.begin_faults(body);
             must(body.space.switch(|space| space.activate(self.on(&pin))));
             A::load(&body.context);
             let (mut state, doing) = match self.run_one(slot, body, &pin) {
@@ -67,6 +68,7 @@ impl<A: Arch> Kernel<A> {
             };
             A::save(&mut body.context);
             let tasks = &mut state.tasks;
+            tasks.get_mut(slot).usage.faults += self.take_faults(body);
             match doing {
                 None => tasks.make_ready(slot),
                 Some(wait) => {
@@ -220,6 +222,7 @@ impl<A: Arch> Kernel<A> {
     fn tick(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         self.count(Count::Ticks);
         let mut state = self.lock();
+        state.tasks.get_mut(slot).usage.ticks += 1;
         self.pass_time(&mut state);
         match self.deliver(&mut state, slot, body, pin) {
             After::Resume if state.tasks.has_ready() => After::GiveWay(state),

@@ -1,0 +1,61 @@
+//! Counts what tasks have used: time in user mode, and faults.
+
+use super::Tasks;
+
+/// Ticks of the timer in a second, on each CPU.
+const TICKS: u64 = 250;
+
+/// What a task has used, or the tasks of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Ticks that interrupted it in user mode.
+    pub ticks: u64,
+    /// Page faults.
+    pub faults: u64,
+}
+
+impl Usage {
+    /// Nothing.
+    pub const NONE: Usage = Usage { ticks: 0, faults: 0 };
+
+    /// Adds another one.
+    pub fn add(&mut self, other: Usage) {
+        self.ticks += other.ticks;
+        self.faults += other.faults;
+    }
+
+    /// Returns the time in microseconds.
+    pub fn micros(self) -> u64 {
+        self.ticks * (1_000_000 / TICKS)
+    }
+
+    /// Returns the time in the unit of `times`, of which a second has 100.
+    pub fn clock_ticks(self) -> u64 {
+        self.ticks * 100 / TICKS
+    }
+}
+
+impl Tasks {
+    /// Returns what the tasks of a process have used, those that have ended included. Faults of a
+    /// task that runs are counted when it gives its CPU up.
+    pub fn usage_of(&self, process: usize) -> Usage {
+        let mut usage = self.process(process).usage;
+        for slot in self.threads(process) {
+            usage.add(self.get(slot).usage);
+        }
+        usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_time() {
+        let mut usage = Usage { ticks: 3, faults: 1 };
+        usage.add(Usage { ticks: 247, faults: 2 });
+        assert_eq!((usage.micros(), usage.clock_ticks(), usage.faults), (1_000_000, 100, 3));
+        assert_eq!(Usage { ticks: 1, faults: 0 }.micros(), 4_000);
+    }
+}
