@@ -38,6 +38,11 @@ pub fn bar(suite: &str, case: &str, pages: Pages) -> f64 {
     BARS.iter().find(|(start, _)| case.starts_with(start)).map_or(1.0, |(_, bar)| *bar)
 }
 
+/// Whether there is a case that both kernels have run.
+pub fn has_pair(rows: &[SuiteRow]) -> bool {
+    cases(rows).iter().any(|case| Pages::BOTH.iter().any(|pages| ratio(rows, case, *pages).is_some()))
+}
+
 /// Returns the cases that miss their bars, the furthest first.
 pub fn missed<'a>(rows: &'a [SuiteRow], suite: &str) -> Vec<Missed<'a>> {
     let each = cases(rows).into_iter().flat_map(|case| Pages::BOTH.map(|pages| (case, pages)));
@@ -69,6 +74,7 @@ mod tests {
             missed(&rows, suite).into_iter().map(|m| (m.case, m.pages, m.bar)).collect()
         };
         assert_eq!(names("ours"), [("mprotect-calls", Pages::Always, 1.0), ("fork-exit", Pages::Never, 4.0)]);
+        assert!(has_pair(&rows) && !has_pair(&rows[..1]));
         assert_eq!(names("lmbench-like"), [("mprotect-calls", Pages::Always, 1.0)]);
     }
 
