@@ -122,8 +122,19 @@ fn make_devices(state: &mut State) {
         (b"tty", Device::Console),
         (b"null", Device::Null),
         (b"zero", Device::Zero),
+        (b"full", Device::Full),
+        (b"random", Device::Random),
+        (b"urandom", Device::Urandom),
     ] {
         let _ = tree.create(dev, name, Kind::Device(device), 0o666);
+    }
+    for (name, target) in [
+        (&b"fd"[..], &b"/proc/self/fd"[..]),
+        (b"stdin", b"/proc/self/fd/0"),
+        (b"stdout", b"/proc/self/fd/1"),
+        (b"stderr", b"/proc/self/fd/2"),
+    ] {
+        let _ = tree.create_link(dev, name, target);
     }
 }
 

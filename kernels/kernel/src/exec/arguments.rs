@@ -33,6 +33,12 @@ impl Arguments {
         &self.bytes[..self.len]
     }
 
+    /// Returns how many bytes of all texts are arguments.
+    pub fn argument_bytes(&self) -> usize {
+        let texts = self.bytes().split_inclusive(|byte| *byte == 0);
+        texts.take(self.arguments).map(<[u8]>::len).sum()
+    }
+
     /// Adds a text: `fill` writes it to the start of its buffer, and returns its length without the
     /// zero.
     ///

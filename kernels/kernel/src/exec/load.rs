@@ -192,7 +192,9 @@ impl<A: Arch> Sys<'_, A> {
         kernel.objects().share(object);
         let tasks = &mut self.state.tasks;
         let number = tasks.free_space(me);
+        let arguments = super::stack::arguments_at::<A>(&tasks.arguments);
         let record = tasks.space_mut(number);
+        record.arguments = arguments;
         (record.users, record.heap, record.heap_end, record.forks_in_part) =
             (1, built.heap, built.heap, false);
         // There is room for two.

@@ -1,6 +1,6 @@
 //! The stack that a program begins with: arguments, environment, auxiliary vector.
 
-use ptarmigan::addr::FRAME_SIZE;
+use ptarmigan::addr::{FRAME_SIZE, VirtRange};
 use ptarmigan::machine::On;
 
 use super::arguments::Arguments;
@@ -61,6 +61,12 @@ impl<A: Arch> Words<'_, '_, A> {
         self.len = 0;
         Ok(())
     }
+}
+
+/// Returns where the texts of the arguments are in memory.
+pub fn arguments_at<A: Arch>(arguments: &Arguments) -> VirtRange {
+    let start = A::STACK_END - (TOP + arguments.bytes().len()) as u64;
+    VirtRange { start, end: start + arguments.argument_bytes() as u64 }
 }
 
 /// Writes the stack; returns the stack pointer.

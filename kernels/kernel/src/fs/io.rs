@@ -6,7 +6,7 @@ use ptarmigan::format::Access;
 use super::console;
 use super::open::What;
 use super::pipe::{PIPE_BUF, Run};
-use super::tree::{Device, Kind};
+use super::tree::{Device, Kind, Proc};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::memory::machine::stored;
@@ -43,22 +43,16 @@ impl<A: Arch> Sys<'_, A> {
         let n = match self.state.tree.get(inode).kind {
             Kind::File(object) => self.read_pages(object, offset, to, len)?,
             Kind::Device(Device::Null) => 0,
-            Kind::Device(Device::Zero) => {
+            Kind::Device(Device::Zero | Device::Full) => {
                 let on = self.on();
                 self.space().clear(on, to, len)?;
                 len
             }
+            Kind::Device(Device::Random | Device::Urandom) => self.random_bytes(to, len)?,
             Kind::Device(Device::Console) => return self.read_console(to, len, open.flags),
-            Kind::Proc(what) => {
-                let text = self.kernel.proc_text(self.state, what);
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.bytes().len());
-                let rest = &text.bytes()[from..];
-                let rest = &rest[..rest.len().min(len)];
-                self.write_bytes(to, rest)?;
-                rest.len()
-            }
+            Kind::Proc(what) => self.read_text_file(what, open.process, offset, to, len)?,
             Kind::Directory => return Err(Errno::EISDIR.into()),
-            Kind::Free | Kind::Link(_) => return Err(Errno::EBADF.into()),
+            Kind::Free | Kind::Link(_) | Kind::Magic(_) => return Err(Errno::EBADF.into()),
         };
         if at.is_none() {
             self.state.open.get_mut(file).offset = offset + n as u64;
@@ -94,6 +88,25 @@ impl<A: Arch> Sys<'_, A> {
             Ok(())
         })?;
         Ok(len)
+    }
+
+    /// Reads a file of `/proc`, which is that of the process with number `process` if it is one of
+    /// a process.
+    fn read_text_file(
+        &mut self,
+        what: Proc,
+        process: i32,
+        offset: u64,
+        to: u64,
+        len: usize,
+    ) -> Result<usize, Errno> {
+        let text = match what {
+            Proc::Own(own) => self.own_text(own, process, offset)?,
+            what => self.kernel.proc_text(self.state, what, offset),
+        };
+        let bytes = &text.bytes()[..text.bytes().len().min(len)];
+        self.write_bytes(to, bytes)?;
+        Ok(bytes.len())
     }
 
     fn read_console(&mut self, to: u64, len: usize, flags: u32) -> Result<usize, Stop> {
@@ -162,7 +175,8 @@ impl<A: Arch> Sys<'_, A> {
                 }
                 Ok(n)
             }
-            Kind::Device(Device::Null | Device::Zero) => Ok(len),
+            Kind::Device(Device::Null | Device::Zero | Device::Random | Device::Urandom) => Ok(len),
+            Kind::Device(Device::Full) => Err(Errno::ENOSPC.into()),
             Kind::Device(Device::Console) => {
                 let (on, termios) = (self.on(), self.state.console.termios);
                 self.space().each_piece(on, from, len, Access::Read, |from, _, n| {

@@ -8,6 +8,7 @@ pub mod io;
 pub mod locks;
 pub mod object_io;
 pub mod open;
+pub mod own;
 pub mod path;
 pub mod pipe;
 pub mod proc;

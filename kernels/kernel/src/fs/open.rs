@@ -43,10 +43,14 @@ pub struct OpenFile {
     pub flags: u32,
     /// The position.
     pub offset: u64,
+    /// The number of the process whose directory in `/proc` it was found in; 0 without one.
+    pub process: i32,
     users: u32,
 }
 
 impl OpenFile {
+    const NONE: OpenFile = OpenFile { what: What::Nothing, flags: 0, offset: 0, process: 0, users: 0 };
+
     /// Whether it may be read.
     pub fn reads(&self) -> bool {
         self.flags & 3 != 1
@@ -66,7 +70,7 @@ pub struct OpenFiles {
 impl OpenFiles {
     /// Makes a table without open files.
     pub const fn new() -> Self {
-        OpenFiles { all: [OpenFile { what: What::Nothing, flags: 0, offset: 0, users: 0 }; OPEN] }
+        OpenFiles { all: [const { OpenFile::NONE }; OPEN] }
     }
 
     /// Returns an open file.
@@ -86,7 +90,7 @@ impl OpenFiles {
     /// [`Errno::ENFILE`].
     pub fn open(&mut self, what: What, flags: u32) -> Result<usize, Errno> {
         let free = self.all.iter().position(|file| file.what == What::Nothing).ok_or(Errno::ENFILE)?;
-        self.all[free] = OpenFile { what, flags, offset: 0, users: 1 };
+        self.all[free] = OpenFile { what, flags, users: 1, ..OpenFile::NONE };
         Ok(free)
     }
 

@@ -4,7 +4,7 @@ use core::fmt::{self, Write};
 
 use ptarmigan::machine::Machine as _;
 
-use super::tree::{Kind, Proc, Tree};
+use super::tree::{Kind, Magic, NONE, Names, Own, Proc, Tree};
 use crate::arch::Arch;
 use crate::counts::NAMES;
 use crate::errno::Errno;
@@ -12,15 +12,20 @@ use crate::{Kernel, State};
 
 const MOST: usize = 4096;
 
-/// Text of a bounded length; longer text is cut off.
+/// A part of a text: so many bytes from some place on. Those before and behind it are left out.
 pub struct Text {
     bytes: [u8; MOST],
     len: usize,
+    /// Bytes that are left out still.
+    before: u64,
+    /// All bytes of the text so far.
+    written: u64,
 }
 
 impl Text {
-    fn new() -> Self {
-        Text { bytes: [0; MOST], len: 0 }
+    /// Begins a text of which the bytes from `from` on are kept.
+    pub fn from(from: u64) -> Self {
+        Text { bytes: [0; MOST], len: 0, before: from, written: 0 }
     }
 
     /// Returns its bytes.
@@ -28,7 +33,22 @@ impl Text {
         &self.bytes[..self.len]
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    /// Returns the number of bytes of the whole text so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether no more bytes are kept.
+    pub fn is_full(&self) -> bool {
+        self.len == MOST
+    }
+
+    /// Adds bytes.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.written += bytes.len() as u64;
+        let left_out = self.before.min(bytes.len() as u64);
+        self.before -= left_out;
+        let bytes = &bytes[left_out as usize..];
         let n = bytes.len().min(MOST - self.len);
         self.bytes[self.len..self.len + n].copy_from_slice(&bytes[..n]);
         self.len += n;
@@ -42,7 +62,18 @@ impl Write for Text {
     }
 }
 
+/// Adds a file if there is none of its name; returns it.
+fn add(tree: &mut Tree, directory: u16, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
+    match tree.find(directory, name) {
+        Some(there) => Ok(there),
+        None => tree.add(directory, name, kind, mode),
+    }
+}
+
 /// Puts the files of `/proc` into a directory.
+///
+/// All processes have one directory there, and all descriptors one link: the path that leads to
+/// them says whose they are ([`Found`](super::path::Found)).
 ///
 /// # Errors
 ///
@@ -57,18 +88,51 @@ pub fn fill(tree: &mut Tree, directory: u16) -> Result<(), Errno> {
         (b"ptarmigan", Proc::Counts),
     ];
     for (name, what) in files {
-        match tree.create(directory, name, Kind::Proc(what), 0o444) {
-            Ok(_) | Err(Errno::EEXIST) => {}
-            Err(e) => return Err(e),
-        }
+        add(tree, directory, name, Kind::Proc(what), 0o444)?;
     }
+    add(tree, directory, b"self", Kind::Magic(Magic::Caller), 0o777)?;
+    if tree.own == NONE {
+        fill_own(tree, directory)?;
+    }
+    tree.get_mut(directory).names = Names::Processes;
+    Ok(())
+}
+
+/// Makes the directory that processes have.
+fn fill_own(tree: &mut Tree, directory: u16) -> Result<(), Errno> {
+    let own = tree.add(directory, b"own", Kind::Directory, 0o555)?;
+    let files: [(&[u8], Own); 7] = [
+        (b"cmdline", Own::Arguments),
+        (b"comm", Own::Name),
+        (b"maps", Own::Maps),
+        (b"smaps", Own::Smaps),
+        (b"stat", Own::Stat),
+        (b"statm", Own::Statm),
+        (b"status", Own::Status),
+    ];
+    for (name, what) in files {
+        tree.add(own, name, Kind::Proc(Proc::Own(what)), 0o444)?;
+    }
+    let links: [(&[u8], Magic); 3] =
+        [(b"exe", Magic::Program), (b"cwd", Magic::Directory), (b"root", Magic::Root)];
+    for (name, link) in links {
+        tree.add(own, name, Kind::Magic(link), 0o777)?;
+    }
+    let descriptors = tree.add(own, b"fd", Kind::Directory, 0o500)?;
+    let descriptor = tree.add(descriptors, b"fd", Kind::Magic(Magic::Descriptor), 0o700)?;
+    // Both have numbers as their names.
+    tree.hide(own);
+    tree.hide(descriptor);
+    tree.get_mut(own).names = Names::OfProcess;
+    tree.get_mut(descriptors).names = Names::Descriptors;
+    (tree.own, tree.descriptor) = (own, descriptor);
     Ok(())
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Returns the text of a file of `/proc`.
-    pub(crate) fn proc_text(&'static self, state: &State, what: Proc) -> Text {
-        let mut text = Text::new();
+    /// Returns the text of a file of `/proc` that is not a process's, from byte `from` on.
+    pub(crate) fn proc_text(&'static self, state: &State, what: Proc, from: u64) -> Text {
+        let mut text = Text::from(from);
         // The text cannot fail: it is cut.
         let _ = match what {
             Proc::CommandLine => {
@@ -88,6 +152,7 @@ impl<A: Arch> Kernel<A> {
                 }
                 Ok(())
             }
+            Proc::Own(_) => Ok(()),
         };
         text
     }
@@ -100,5 +165,29 @@ impl<A: Arch> Kernel<A> {
         writeln!(text, "HighTotal:      {:8} kB", high >> 10)?;
         writeln!(text, "HighFree:       {:8} kB", high_free >> 10)?;
         write!(text, "{}", lists.meminfo())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_text_is_read_in_parts() {
+        let whole: Vec<u8> = (0..3 * MOST).map(|n| n as u8 ^ (n >> 8) as u8).collect();
+        let part = |from: usize, step: usize| {
+            let mut text = Text::from(from as u64);
+            whole.chunks(step).for_each(|bytes| text.put(bytes));
+            assert_eq!(text.written(), whole.len() as u64);
+            text.bytes().to_vec()
+        };
+        for step in [1, 7, 100, 5000] {
+            for from in [0, 1, 6, 7, 4095, 4096, 9999] {
+                let end = whole.len().min(from + MOST);
+                assert_eq!(part(from, step), whole[from..end], "from {from} by {step}");
+            }
+            assert!(part(whole.len(), step).is_empty() && part(1 << 20, step).is_empty());
+        }
     }
 }

@@ -22,6 +22,12 @@ pub enum Device {
     Null,
     /// Endless zeroes.
     Zero,
+    /// Endless zeroes, and full.
+    Full,
+    /// Random bytes.
+    Random,
+    /// Random bytes, by their other name.
+    Urandom,
     /// The console.
     Console,
 }
@@ -41,6 +47,55 @@ pub enum Proc {
     Version,
     /// The kernel's counts.
     Counts,
+    /// A process's own file.
+    Own(Own),
+}
+
+/// The contents of a file of a process in `/proc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// The arguments of its program.
+    Arguments,
+    /// The name of its program.
+    Name,
+    /// Its areas.
+    Maps,
+    /// Its areas, and the pages in them.
+    Smaps,
+    /// Its state in numbers.
+    Stat,
+    /// The sizes of its memory.
+    Statm,
+    /// Its state, to be read by people.
+    Status,
+}
+
+/// A link of `/proc`, which leads to what a process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Magic {
+    /// To the caller's directory in `/proc`.
+    Caller,
+    /// To the process's program.
+    Program,
+    /// To the directory that it is in.
+    Directory,
+    /// To the root directory.
+    Root,
+    /// To the file of one of its descriptors.
+    Descriptor,
+}
+
+/// The names in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Names that programs give.
+    Given,
+    /// Those of `/proc`: its own files, and the numbers of processes.
+    Processes,
+    /// Those of a process in `/proc`.
+    OfProcess,
+    /// The descriptors of a process.
+    Descriptors,
 }
 
 /// The kind of a file.
@@ -58,6 +113,8 @@ pub enum Kind {
     Device(Device),
     /// A file of `/proc`.
     Proc(Proc),
+    /// A link of `/proc`.
+    Magic(Magic),
 }
 
 /// A file or a directory.
@@ -65,6 +122,8 @@ pub enum Kind {
 pub struct Inode {
     /// Its kind.
     pub kind: Kind,
+    /// The names in it, if it is a directory.
+    pub names: Names,
     /// Permissions.
     pub mode: u16,
     /// The directory that it is in; its own number for the root.
@@ -86,6 +145,7 @@ pub struct Inode {
 impl Inode {
     const FREE: Inode = Inode {
         kind: Kind::Free,
+        names: Names::Given,
         mode: 0,
         parent: 0,
         child: 0,
@@ -108,7 +168,7 @@ impl Inode {
             Kind::Free => 0,
             Kind::Directory => 0o040_000,
             Kind::File(_) | Kind::Proc(_) => 0o100_000,
-            Kind::Link(_) => 0o120_000,
+            Kind::Link(_) | Kind::Magic(_) => 0o120_000,
             Kind::Device(_) => 0o020_000,
         };
         kind | u32::from(self.mode)
@@ -122,6 +182,10 @@ pub struct Tree {
     targets: [[u8; TARGET]; LINKS],
     /// Length of each target; 0 for a free place.
     target_lens: [u8; LINKS],
+    /// The directory that every process has in `/proc`; [`NONE`] without one.
+    pub own: u16,
+    /// The link that every descriptor is in `/proc`; [`NONE`] without one.
+    pub descriptor: u16,
 }
 
 /// The work that is left when a file goes: its pages are given back.
@@ -138,7 +202,8 @@ impl Tree {
         all[0].parent = ROOT;
         all[0].linked = true;
         all[0].uses = 1;
-        Tree { all, used: 1, targets: [[0; TARGET]; LINKS], target_lens: [0; LINKS] }
+        let targets = [[0; TARGET]; LINKS];
+        Tree { all, used: 1, targets, target_lens: [0; LINKS], own: NONE, descriptor: NONE }
     }
 
     fn slot(number: u16) -> usize {
@@ -153,6 +218,20 @@ impl Tree {
     /// Returns a file, to be changed.
     pub fn get_mut(&mut self, number: u16) -> &mut Inode {
         &mut self.all[Self::slot(number)]
+    }
+
+    /// Returns the object with a file's pages; `None` for other files.
+    pub fn object_of(&self, number: u16) -> Option<u32> {
+        match self.get(number).kind {
+            Kind::File(object) if number != NONE => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Returns the file that has an object.
+    pub fn file_of(&self, object: u32) -> Option<u16> {
+        let slot = self.all[..self.used].iter().position(|inode| inode.kind == Kind::File(object))?;
+        Some(slot as u16 + 1)
     }
 
     /// Whether it is a directory.
@@ -182,9 +261,29 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// [`Errno::EEXIST`], [`Errno::ENOTDIR`], [`Errno::ENAMETOOLONG`], [`Errno::ENOSPC`].
+    /// [`Errno::EEXIST`], [`Errno::ENOTDIR`], [`Errno::ENAMETOOLONG`], [`Errno::ENOSPC`];
+    /// [`Errno::EPERM`] if the names in the directory are not given by programs.
     pub fn create(&mut self, directory: u16, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
         Errno::ENOTDIR.when(!self.is_directory(directory))?;
+        self.may_change(directory)?;
+        self.add(directory, name, kind, mode)
+    }
+
+    /// Checks that programs may change the names in a directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EPERM`].
+    pub fn may_change(&self, directory: u16) -> Result<(), Errno> {
+        Errno::EPERM.when(self.get(directory).names != Names::Given)
+    }
+
+    /// Makes a file in a directory, whatever the names in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn add(&mut self, directory: u16, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
         Errno::EEXIST
             .when(name.is_empty() || name == b"." || name == b".." || self.find(directory, name).is_some())?;
         Errno::ENOENT.when(!self.get(directory).linked)?;
@@ -198,6 +297,7 @@ impl Tree {
             }
             None => return Err(Errno::ENOSPC),
         };
+        let number = slot as u16 + 1;
         let next = self.get(directory).child;
         self.all[slot] = Inode {
             kind,
@@ -209,7 +309,6 @@ impl Tree {
             name: bytes,
             ..Inode::FREE
         };
-        let number = slot as u16 + 1;
         self.get_mut(directory).child = number;
         Ok(number)
     }
@@ -241,6 +340,12 @@ impl Tree {
         self.detach(number);
         self.get_mut(number).linked = false;
         self.collect(number)
+    }
+
+    /// Takes a file out of its directory's names; other names than it lead to it.
+    pub fn hide(&mut self, number: u16) {
+        self.detach(number);
+        self.get_mut(number).next = NONE;
     }
 
     fn detach(&mut self, number: u16) {

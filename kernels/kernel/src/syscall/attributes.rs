@@ -44,7 +44,11 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EINVAL.when(flags & !(known | NOFOLLOW | EMPTY_PATH) != 0)?;
         if !self.is_empty_path(at, flags)? {
             let found = self.find(directory, at, flags & NOFOLLOW == 0)?;
-            return found.existing(&self.state.tree).map(Some);
+            return if found.target.is_some() {
+                Ok(None)
+            } else {
+                found.existing(&self.state.tree).map(Some)
+            };
         }
         if directory as i32 == AT_FDCWD {
             return Ok(Some(self.process().directory));

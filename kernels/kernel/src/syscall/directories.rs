@@ -5,8 +5,8 @@ use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::path::{self, PATH};
-use crate::fs::tree::{NONE, ROOT, TARGET};
-use crate::fs::{Kind, What, proc};
+use crate::fs::tree::{NONE, Names, ROOT, TARGET};
+use crate::fs::{DESCRIPTORS, Kind, What, proc};
 
 impl<A: Arch> Sys<'_, A> {
     /// `mkdirat`.
@@ -25,6 +25,7 @@ impl<A: Arch> Sys<'_, A> {
         let is_fixed = inode == ROOT || found.name().is_empty() || found.name() == b".";
         Errno::EINVAL.when(is_fixed && is_directory && self.state.tree.is_directory(inode))?;
         self.may_go(inode, is_directory)?;
+        self.state.tree.may_change(found.directory)?;
         self.remove(inode);
         Ok(0)
     }
@@ -57,6 +58,8 @@ impl<A: Arch> Sys<'_, A> {
         if new.file != NONE {
             self.may_go(new.file, self.state.tree.is_directory(inode))?;
         }
+        self.state.tree.may_change(old.directory)?;
+        self.state.tree.may_change(new.directory)?;
         self.state.tree.rename(inode, new.directory, new.name())?;
         if new.file != NONE {
             self.remove(new.file);
@@ -80,6 +83,11 @@ impl<A: Arch> Sys<'_, A> {
             found => found?,
         };
         let Ok(inode) = found.existing(&self.state.tree) else { return self.read_own_link(at, to, len) };
+        if let Kind::Magic(link) = self.state.tree.get(inode).kind {
+            Errno::EINVAL.when(len == 0)?;
+            let text = self.link_text(&found, link)?;
+            return self.write_text(to, len, text.bytes());
+        }
         let mut text = [0; TARGET];
         let target = self.state.tree.target(inode);
         Errno::EINVAL.when(target.is_empty() || len == 0)?;
@@ -139,21 +147,14 @@ impl<A: Arch> Sys<'_, A> {
         let file = self.file(descriptor)?;
         let directory = self.inode_of(descriptor)?;
         Errno::ENOTDIR.when(!self.state.tree.is_directory(directory))?;
-        let (mut done, mut index) = (0, self.state.open.get(file).offset);
-        loop {
-            // `.` and `..` first.
-            let parent = self.state.tree.get(directory).parent;
-            let entry = match index {
-                0 => Some(directory),
-                1 => Some(parent),
-                n => self.state.tree.each(directory).nth((n - 2) as usize),
-            };
-            let Some(inode) = entry else { break };
+        let open = *self.state.open.get(file);
+        let process = self.state.tasks.find_process(open.process).unwrap_or(self.process_slot());
+        let (mut done, mut index) = (0, open.offset);
+        while let Some(Entry { inode, name, next }) = self.entry(directory, process, index) {
             let found = self.state.tree.get(inode);
-            let name: &[u8] = match index {
-                0 => b".",
-                1 => b"..",
-                _ => found.name(),
+            let name = match &name {
+                Name::OfFile => found.name(),
+                Name::Own(name) => name.bytes(),
             };
             let size = (19 + name.len() + 1).next_multiple_of(8);
             if done + size as u64 > len {
@@ -162,13 +163,48 @@ impl<A: Arch> Sys<'_, A> {
             }
             let kind = (found.full_mode() >> 12) as u8;
             let mut record = Layout::<96>::new(A::ABI);
-            record.u64(inode.into()).u64(index + 1).u16(size as u16).raw(&[kind]).raw(name).at(size);
+            record.u64(inode.into()).u64(next).u16(size as u16).raw(&[kind]).raw(name).at(size);
             self.write_bytes(to + done, record.bytes())?;
             done += size as u64;
-            index += 1;
+            index = next;
         }
         self.state.open.get_mut(file).offset = index;
         Ok(done)
+    }
+
+    /// Returns an entry of a directory, in `/proc` that of a process.
+    fn entry(&self, directory: u16, process: usize, index: u64) -> Option<Entry> {
+        /// Names that are numbers begin here.
+        const NUMBERS: u64 = 1 << 20;
+        let tree = &self.state.tree;
+        let dots = |name| Name::Own(Digits::of(name));
+        // `.` and `..` first.
+        match index {
+            0 => return Some(Entry { inode: directory, name: dots(b"."), next: 1 }),
+            1 => return Some(Entry { inode: tree.get(directory).parent, name: dots(b".."), next: 2 }),
+            2..NUMBERS => {
+                if let Some(inode) = tree.each(directory).nth((index - 2) as usize) {
+                    return Some(Entry { inode, name: Name::OfFile, next: index + 1 });
+                }
+            }
+            _ => {}
+        }
+        let from = usize::try_from(index.saturating_sub(NUMBERS)).ok()?;
+        let tasks = &self.state.tasks;
+        let (inode, place, number) = match tree.get(directory).names {
+            Names::Processes => {
+                let slot = tasks.each_process().find(|slot| *slot >= from)?;
+                (tree.own, slot, tasks.process(slot).pid as u32)
+            }
+            Names::Descriptors => {
+                let files = &tasks.process(process).files;
+                let descriptor = (from..DESCRIPTORS).find(|descriptor| files.get(*descriptor).is_ok())?;
+                (tree.descriptor, descriptor, descriptor as u32)
+            }
+            Names::Given | Names::OfProcess => return None,
+        };
+        let name = Name::Own(Digits::number(number));
+        Some(Entry { inode, name, next: NUMBERS + place as u64 + 1 })
     }
 
     /// `mount`: `/proc` there is; other kinds that programs mount by habit are there already, or
@@ -184,5 +220,64 @@ impl<A: Arch> Sys<'_, A> {
             _ => return Err(Errno::ENODEV),
         }
         Ok(0)
+    }
+}
+
+/// An entry of a directory.
+struct Entry {
+    inode: u16,
+    name: Name,
+    /// Where the next one is looked for.
+    next: u64,
+}
+
+enum Name {
+    /// The file's.
+    OfFile,
+    /// One that the file does not have.
+    Own(Digits),
+}
+
+/// A short name.
+struct Digits {
+    bytes: [u8; 10],
+    len: usize,
+}
+
+impl Digits {
+    fn of(name: &[u8]) -> Self {
+        let mut digits = Digits { bytes: [0; 10], len: name.len().min(10) };
+        digits.bytes[..digits.len].copy_from_slice(&name[..digits.len]);
+        digits
+    }
+
+    /// The digits of a number.
+    fn number(mut number: u32) -> Self {
+        let (mut bytes, mut first) = ([0; 10], 10);
+        loop {
+            first -= 1;
+            bytes[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return Digits::of(&bytes[first..]);
+            }
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_names() {
+        for number in [0, 7, 10, 1234, u32::MAX] {
+            assert_eq!(Digits::number(number).bytes(), std::format!("{number}").as_bytes());
+        }
+        assert_eq!(Digits::of(b"..").bytes(), b"..");
     }
 }

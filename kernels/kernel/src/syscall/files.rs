@@ -1,5 +1,6 @@
 //! Descriptors: open, close, read, write, pipes.
 
+use super::links::View;
 use super::locks::Command;
 use super::{Stop, Sys};
 use crate::arch::Arch;
@@ -31,18 +32,24 @@ impl<A: Arch> Sys<'_, A> {
         let mut name = [0; PATH];
         let n = self.read_text(at, &mut name)?;
         Errno::ENOENT.when(n == 0)?;
+        let own = self.process_slot();
         let from = match directory as i32 {
-            AT_FDCWD => self.process().directory,
-            _ if name[0] == b'/' => crate::fs::tree::ROOT,
+            AT_FDCWD => (self.process().directory, own),
+            _ if name[0] == b'/' => (crate::fs::tree::ROOT, own),
             descriptor => {
                 let file = self.file(descriptor as u64)?;
-                match self.state.open.get(file).what {
-                    What::Inode(inode) if self.state.tree.is_directory(inode) => inode,
+                let open = self.state.open.get(file);
+                let process = self.state.tasks.find_process(open.process);
+                match open.what {
+                    What::Inode(inode) if self.state.tree.is_directory(inode) => {
+                        (inode, process.unwrap_or(own))
+                    }
                     _ => return Err(Errno::ENOTDIR),
                 }
             }
         };
-        path::resolve(&self.state.tree, from, &name[..n], follow)
+        let links = View { tasks: &self.state.tasks, open: &self.state.open, caller: own };
+        path::follow_path(&self.state.tree, &links, (from.0, from.1 as u16), &name[..n], follow)
     }
 
     /// Returns the file that a path of the program's leads to.
@@ -72,6 +79,9 @@ impl<A: Arch> Sys<'_, A> {
         let (directory_only, no_follow) = A::ABI.directory_flags();
         let follow = flags & no_follow == 0 && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
         let found = self.find(directory, at, follow)?;
+        if let Some(target) = found.target {
+            return self.open_again(target, flags);
+        }
         let inode = match found.existing(&self.state.tree) {
             Ok(_) if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL => return Err(Errno::EEXIST),
             Ok(inode) => inode,
@@ -80,7 +90,7 @@ impl<A: Arch> Sys<'_, A> {
         };
         let writes = flags & 3 != 0;
         match self.state.tree.get(inode).kind {
-            Kind::Link(_) => return Err(Errno::ELOOP),
+            Kind::Link(_) | Kind::Magic(_) => return Err(Errno::ELOOP),
             Kind::Directory if writes => return Err(Errno::EISDIR),
             Kind::Directory => {}
             _ if flags & directory_only != 0 => return Err(Errno::ENOTDIR),
@@ -92,6 +102,26 @@ impl<A: Arch> Sys<'_, A> {
         let kept = flags & (3 | O_APPEND | u64::from(NONBLOCK));
         let file = self.state.open.open(What::Inode(inode), kept as u32)?;
         self.state.tree.hold(inode);
+        if matches!(self.state.tree.get(inode).kind, Kind::Proc(_) | Kind::Directory) {
+            self.state.open.get_mut(file).process = self.state.tasks.process(found.process.into()).pid;
+        }
+        self.descriptor(file, 0, flags & O_CLOEXEC != 0)
+    }
+
+    /// Opens a file that is in no directory, by its name in `/proc`.
+    fn open_again(&mut self, target: What, flags: u64) -> Result<u64, Errno> {
+        Errno::EEXIST.when(flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL)?;
+        let (pipe, what) = match (target, flags & 3) {
+            (What::PipeRead(pipe) | What::PipeWrite(pipe), 0) => (pipe, What::PipeRead(pipe)),
+            (What::PipeRead(pipe) | What::PipeWrite(pipe), 1) => (pipe, What::PipeWrite(pipe)),
+            (What::PipeRead(_) | What::PipeWrite(_), _) => return Err(Errno::EINVAL),
+            _ => return Err(Errno::ENXIO),
+        };
+        let kept = flags & (3 | u64::from(NONBLOCK));
+        let file = self.state.open.open(what, kept as u32)?;
+        let pipe = self.state.pipes.get_mut(pipe);
+        let users = if flags & 3 == 0 { &mut pipe.readers } else { &mut pipe.writers };
+        *users += 1;
         self.descriptor(file, 0, flags & O_CLOEXEC != 0)
     }
 

@@ -71,17 +71,29 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `getrandom`: a sequence that is the same after each boot, so that runs are alike.
     pub(super) fn random(&mut self, at: u64, len: u64) -> Result<u64, Errno> {
-        let len = len.min(256) as usize;
-        let mut bytes = [0; 256];
+        Ok(self.random_bytes(at, len.min(256) as usize)? as u64)
+    }
+
+    /// Writes `len` bytes as `getrandom` has them.
+    pub(crate) fn random_bytes(&mut self, at: u64, len: usize) -> Result<usize, Errno> {
         let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ self.process().pid as u64;
-        for byte in &mut bytes[..len] {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            *byte = seed as u8;
+        let mut done = 0;
+        while done < len {
+            let mut bytes = [0; 256];
+            let n = bytes.len().min(len - done);
+            for byte in &mut bytes[..n] {
+                seed ^= seed << 13;
+                seed ^= seed >> 7;
+                seed ^= seed << 17;
+                *byte = seed as u8;
+            }
+            match self.write_bytes(at.saturating_add(done as u64), &bytes[..n]) {
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+                Ok(()) => done += n,
+            }
         }
-        self.write_bytes(at, &bytes[..len])?;
-        Ok(len as u64)
+        Ok(done)
     }
 
     /// `reboot`.

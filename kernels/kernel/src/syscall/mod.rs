@@ -10,6 +10,7 @@ mod directories;
 mod files;
 mod futex;
 mod layout;
+mod links;
 mod locks;
 mod map;
 mod misc;
@@ -53,6 +54,9 @@ impl From<Errno> for Stop {
         Stop::Error(e)
     }
 }
+
+/// The tag of areas that are locked (`mlock`).
+pub const LOCKED: u16 = 2;
 
 /// Numbers of calls that are not there and are named on the console at the most: programs are not
 /// to fill it.

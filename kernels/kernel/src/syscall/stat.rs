@@ -31,6 +31,9 @@ impl<A: Arch> Sys<'_, A> {
         let device = match found.kind {
             Kind::Device(Device::Null) => 0x103,
             Kind::Device(Device::Zero) => 0x105,
+            Kind::Device(Device::Full) => 0x107,
+            Kind::Device(Device::Random) => 0x108,
+            Kind::Device(Device::Urandom) => 0x109,
             Kind::Device(Device::Console) => 0x501,
             _ => 0,
         };
@@ -73,10 +76,27 @@ impl<A: Arch> Sys<'_, A> {
 
     fn facts_of_open(&mut self, descriptor: u64) -> Result<Facts, Errno> {
         let file = self.file(descriptor)?;
-        Ok(match self.state.open.get(file).what {
+        let what = self.state.open.get(file).what;
+        Ok(self.facts_of(what, file))
+    }
+
+    fn facts_of(&self, what: What, file: usize) -> Facts {
+        match what {
             What::Inode(inode) => self.facts(inode),
-            _ => Facts { inode: file as u64 + 0x1_0000, mode: 0o010_600, device: 0, size: 0, changed: 0 },
-        })
+            _ => {
+                let inode = 1 << 20 | u64::from(what.lock_name(file));
+                Facts { inode, mode: 0o010_600, device: 0, size: 0, changed: 0 }
+            }
+        }
+    }
+
+    /// Returns the facts of the file that a path of the program's leads to.
+    fn facts_at(&mut self, directory: u64, at: u64, follow: bool) -> Result<Facts, Errno> {
+        let found = self.find(directory, at, follow)?;
+        match found.target {
+            Some(what) => Ok(self.facts_of(what, 0)),
+            None => Ok(self.facts(found.existing(&self.state.tree)?)),
+        }
     }
 
     /// `fstat`.
@@ -99,8 +119,7 @@ impl<A: Arch> Sys<'_, A> {
         if self.is_empty_path(at, flags)? {
             return self.stat_open(directory, to);
         }
-        let found = self.find(directory, at, flags & NOFOLLOW == 0)?;
-        let facts = self.facts(found.existing(&self.state.tree)?);
+        let facts = self.facts_at(directory, at, flags & NOFOLLOW == 0)?;
         self.write_facts(&facts, to)
     }
 
@@ -119,8 +138,7 @@ impl<A: Arch> Sys<'_, A> {
         let facts = if self.is_empty_path(at, flags)? {
             self.facts_of_open(directory)?
         } else {
-            let found = self.find(directory, at, flags & NOFOLLOW == 0)?;
-            self.facts(found.existing(&self.state.tree)?)
+            self.facts_at(directory, at, flags & NOFOLLOW == 0)?
         };
         let mut out = Layout::<256>::new(A::ABI);
         out.u32(BASIC).u32(4096).u64(0).u32(1).u32(0).u32(0).u16(facts.mode as u16).u16(0);

@@ -1,5 +1,7 @@
 //! The state that the threads of a process share.
 
+use ptarmigan::addr::VirtRange;
+
 use crate::fs::Descriptors;
 use crate::signal::Pending;
 use crate::signal::set::Actions;
@@ -108,6 +110,8 @@ pub struct SpaceRecord {
     pub heap: u64,
     /// Where it ends, to the byte.
     pub heap_end: u64,
+    /// Where the arguments of its program were written.
+    pub arguments: VirtRange,
     /// The pages that it shows. It is a user of each of their objects.
     pub shown: Shown,
     /// Areas of it may be left out by fork.
@@ -119,7 +123,14 @@ pub struct SpaceRecord {
 impl SpaceRecord {
     /// Makes one that nobody uses.
     pub const fn none() -> Self {
-        let shown = Shown::new();
-        SpaceRecord { users: 0, heap: 0, heap_end: 0, shown, forks_in_part: false, collapse_from: 0 }
+        SpaceRecord {
+            users: 0,
+            heap: 0,
+            heap_end: 0,
+            arguments: VirtRange { start: 0, end: 0 },
+            shown: Shown::new(),
+            forks_in_part: false,
+            collapse_from: 0,
+        }
     }
 }

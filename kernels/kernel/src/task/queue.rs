@@ -123,7 +123,7 @@ impl Tasks {
     pub fn copy_record(&mut self, to: usize, from: usize) {
         if let Ok([to, from]) = self.spaces.get_disjoint_mut([to % TASKS, from % TASKS]) {
             (to.users, to.heap, to.heap_end) = (from.users, from.heap, from.heap_end);
-            to.forks_in_part = from.forks_in_part;
+            (to.forks_in_part, to.arguments) = (from.forks_in_part, from.arguments);
             to.shown.copy_from(&from.shown);
         }
     }
