@@ -39,6 +39,7 @@ errors! {
     ENOMEM = 12, "No memory.";
     EACCES = 13, "Access denied.";
     EFAULT = 14, "Bad address.";
+    EBUSY = 16, "It is in use.";
     EEXIST = 17, "It exists.";
     ENODEV = 19, "No such device.";
     ENOTDIR = 20, "Not a directory.";
@@ -60,7 +61,9 @@ errors! {
     ELOOP = 40, "Too many symbolic links.";
     EOVERFLOW = 75, "The number does not fit.";
     ELIBBAD = 80, "Not an interpreter for programs.";
+    ENOTSOCK = 88, "Not a socket.";
     EOPNOTSUPP = 95, "Not supported.";
+    EAFNOSUPPORT = 97, "No such sockets.";
     ETIMEDOUT = 110, "The time is over.";
 }
 

@@ -73,6 +73,12 @@ pub struct State {
     pub open: fs::OpenFiles,
     /// Pipes.
     pub pipes: fs::Pipes,
+    /// Counters and timers with descriptors.
+    pub events: fs::events::Events,
+    /// Sets of files to wait for.
+    pub interests: fs::interest::Interests,
+    /// Looks at files whose changes are not counted.
+    pub looks: u64,
     /// Locks of files.
     pub locks: fs::locks::Locks,
     /// The console's input.
@@ -146,6 +152,9 @@ impl<A: Arch> Kernel<A> {
                 tree: fs::Tree::new(),
                 open: fs::OpenFiles::new(),
                 pipes: fs::Pipes::new(),
+                events: fs::events::Events::new(),
+                interests: fs::interest::Interests::new(),
+                looks: 0,
                 locks: fs::locks::Locks::new(),
                 console: fs::Console::new(),
                 named: syscall::Named::new(),

@@ -15,7 +15,7 @@ use crate::memory::TaskSpace;
 use crate::params::LargePolicy;
 use crate::signal::SignalStack;
 use crate::syscall::{Stop, Sys};
-use crate::task::Wait;
+use crate::task::{LocksNew, Wait};
 
 /// Returns the end of the addresses of segments: below the stack with its largest size.
 pub(super) const fn limit<A: Arch>() -> u64 {
@@ -195,6 +195,7 @@ impl<A: Arch> Sys<'_, A> {
         let arguments = super::stack::arguments_at::<A>(&tasks.arguments);
         let record = tasks.space_mut(number);
         record.arguments = arguments;
+        (record.has_locks, record.locks_new) = (false, LocksNew::No);
         (record.users, record.heap, record.heap_end, record.forks_in_part) =
             (1, built.heap, built.heap, false);
         // There is room for two.

@@ -37,6 +37,9 @@ impl<A: Arch> Sys<'_, A> {
         let inode = match open.what {
             What::Inode(inode) => inode,
             What::PipeRead(pipe) => return self.read_pipe(pipe, to, len, open.flags),
+            What::Counter(counter) => return self.read_counter(counter, to, len, open.flags),
+            What::Timer(timer) => return self.read_timer(timer, to, len, open.flags),
+            What::Set(_) => return Err(Errno::EINVAL.into()),
             What::PipeWrite(_) | What::Nothing => return Err(Errno::EBADF.into()),
         };
         let offset = at.unwrap_or(open.offset);
@@ -161,6 +164,8 @@ impl<A: Arch> Sys<'_, A> {
         let inode = match open.what {
             What::Inode(inode) => inode,
             What::PipeWrite(pipe) => return self.write_pipe(pipe, from, len, open.flags),
+            What::Counter(counter) => return self.write_counter(counter, from, len, open.flags),
+            What::Timer(_) | What::Set(_) => return Err(Errno::EINVAL.into()),
             What::PipeRead(_) | What::Nothing => return Err(Errno::EBADF.into()),
         };
         match self.state.tree.get(inode).kind {
@@ -296,6 +301,6 @@ impl<A: Arch> Sys<'_, A> {
 }
 
 /// Returns the end of a call that cannot go on: it waits, or fails if the file says so.
-fn waits(flags: u32, wait: Wait) -> Stop {
+pub(super) fn waits(flags: u32, wait: Wait) -> Stop {
     if flags & NONBLOCK != 0 { Errno::EAGAIN.into() } else { Stop::Block(wait) }
 }

@@ -4,6 +4,8 @@
 pub mod console;
 pub mod cpio;
 pub mod descriptors;
+pub mod events;
+pub mod interest;
 pub mod io;
 pub mod locks;
 pub mod object_io;

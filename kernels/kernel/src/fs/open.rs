@@ -21,6 +21,12 @@ pub enum What {
     PipeRead(u16),
     /// The end of a pipe that is written.
     PipeWrite(u16),
+    /// A counter of events.
+    Counter(u16),
+    /// A timer.
+    Timer(u16),
+    /// A set of files to wait for.
+    Set(u16),
 }
 
 impl What {
@@ -29,7 +35,7 @@ impl What {
         match self {
             What::Inode(inode) => inode.into(),
             What::PipeRead(pipe) | What::PipeWrite(pipe) => 1 << 16 | u32::from(pipe),
-            What::Nothing => 2 << 16 | file as u32,
+            What::Nothing | What::Counter(_) | What::Timer(_) | What::Set(_) => 2 << 16 | file as u32,
         }
     }
 }
@@ -129,11 +135,22 @@ impl<A: Arch> Kernel<A> {
                 self.release_locks(state, what.lock_name(file), owner);
             }
         }
+        if let Some(what) = what {
+            state.interests.forget(file as u16);
+            self.end_file(state, what);
+        }
+    }
+
+    /// Takes the use away that an open file has of its object.
+    pub(crate) fn end_file(&'static self, state: &mut State, what: What) {
         match what {
-            Some(What::Inode(inode)) => self.let_go(state, inode),
-            Some(What::PipeRead(pipe)) => self.close_pipe(state, pipe, true),
-            Some(What::PipeWrite(pipe)) => self.close_pipe(state, pipe, false),
-            Some(What::Nothing) | None => {}
+            What::Inode(inode) => self.let_go(state, inode),
+            What::PipeRead(pipe) => self.close_pipe(state, pipe, true),
+            What::PipeWrite(pipe) => self.close_pipe(state, pipe, false),
+            What::Counter(counter) => state.events.close_counter(counter),
+            What::Timer(timer) => state.events.close_timer(timer),
+            What::Set(set) => state.interests.close(set),
+            What::Nothing => {}
         }
     }
 

@@ -12,7 +12,7 @@ pub const OWN_PROGRAM: &[u8] = b"/proc/self/exe";
 /// Symbolic links that a path may lead through.
 const MOST_LINKS: usize = 16;
 
-/// What the names of `/proc` stand for, as the caller of a path sees them.
+/// The meaning of the names in `/proc`, as the caller of a path sees it.
 pub trait Links {
     /// Returns the caller's process, by its slot.
     fn caller(&self) -> u16;
@@ -311,6 +311,12 @@ mod tests {
         (tree, Two(directory))
     }
 
+    /// Runs a test where there is room for trees: a test's own stack has too little.
+    fn with_room(test: impl FnOnce() + Send + 'static) {
+        let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(test).unwrap();
+        thread.join().unwrap();
+    }
+
     fn follow(path: &[u8], to_end: bool) -> Result<Found, Errno> {
         let (tree, links) = tree();
         follow_path(&tree, &links, (ROOT, 3), path, to_end)
@@ -318,48 +324,54 @@ mod tests {
 
     #[test]
     fn names_of_proc_lead_to_what_processes_have() {
-        let (tree, Two(home)) = tree();
-        let leads = |path: &[u8], file, process| {
-            let found = follow(path, true).unwrap_or_else(|e| panic!("{path:?}: {e}"));
-            assert_eq!((found.file, found.process), (file, process), "{path:?}");
-        };
-        leads(b"/proc/self", tree.own, 3);
-        leads(b"/proc/7", tree.own, 3);
-        leads(b"/proc/8/", tree.own, 4);
-        leads(b"/proc/8/../home", NONE, 4);
-        leads(b"/proc/8/../../home", home, 4);
-        leads(b"/proc/self/cwd", home, 3);
-        leads(b"/proc/8/cwd/.", home, 4);
-        leads(b"/proc/8/fd/0", home, 4);
-        leads(b"/fd/0/../home", home, 3);
-        leads(b"/stdin", home, 3);
-        for nothing in [&b"/proc/9/maps"[..], b"/proc/07/maps", b"/proc/8/fd/5/x", b"/proc/8/fd/5/"] {
-            assert!(follow(nothing, true).is_err(), "{nothing:?}");
-        }
-        for nothing in [&b"/proc/9"[..], b"/fd/5", b"/fd/00", b"/proc/self/nothing"] {
-            assert_eq!(follow(nothing, true).map(|found| found.file), Ok(NONE), "{nothing:?}");
-        }
-        assert_eq!(follow(b"/proc/8/fd/5", true).map(|found| found.target), Ok(Some(What::PipeRead(2))));
+        with_room(|| {
+            let (tree, Two(home)) = tree();
+            let leads = |path: &[u8], file, process| {
+                let found = follow(path, true).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+                assert_eq!((found.file, found.process), (file, process), "{path:?}");
+            };
+            leads(b"/proc/self", tree.own, 3);
+            leads(b"/proc/7", tree.own, 3);
+            leads(b"/proc/8/", tree.own, 4);
+            leads(b"/proc/8/../home", NONE, 4);
+            leads(b"/proc/8/../../home", home, 4);
+            leads(b"/proc/self/cwd", home, 3);
+            leads(b"/proc/8/cwd/.", home, 4);
+            leads(b"/proc/8/fd/0", home, 4);
+            leads(b"/fd/0/../home", home, 3);
+            leads(b"/stdin", home, 3);
+            for nothing in [&b"/proc/9/maps"[..], b"/proc/07/maps", b"/proc/8/fd/5/x", b"/proc/8/fd/5/"] {
+                assert!(follow(nothing, true).is_err(), "{nothing:?}");
+            }
+            for nothing in [&b"/proc/9"[..], b"/fd/5", b"/fd/00", b"/proc/self/nothing"] {
+                assert_eq!(follow(nothing, true).map(|found| found.file), Ok(NONE), "{nothing:?}");
+            }
+            assert_eq!(follow(b"/proc/8/fd/5", true).map(|found| found.target), Ok(Some(What::PipeRead(2))));
+        });
     }
 
     #[test]
     fn links_of_proc_are_found_themselves_where_they_are_not_followed() {
-        let (tree, _) = tree();
-        let found = follow(b"/proc/8/fd/5", false).unwrap();
-        assert_eq!((found.file, found.descriptor, found.process), (tree.descriptor, 5, 4));
-        let kind = |path: &[u8]| follow(path, false).map(|found| tree.get(found.file).kind);
-        assert_eq!(kind(b"/proc/self"), Ok(Kind::Magic(Magic::Caller)));
-        assert_eq!(kind(b"/proc/self/exe"), Ok(Kind::Magic(Magic::Program)));
-        assert_eq!(resolve(&tree, ROOT, b"/proc/self/exe", true).err(), Some(Errno::ENOENT));
+        with_room(|| {
+            let (tree, _) = tree();
+            let found = follow(b"/proc/8/fd/5", false).unwrap();
+            assert_eq!((found.file, found.descriptor, found.process), (tree.descriptor, 5, 4));
+            let kind = |path: &[u8]| follow(path, false).map(|found| tree.get(found.file).kind);
+            assert_eq!(kind(b"/proc/self"), Ok(Kind::Magic(Magic::Caller)));
+            assert_eq!(kind(b"/proc/self/exe"), Ok(Kind::Magic(Magic::Program)));
+            assert_eq!(resolve(&tree, ROOT, b"/proc/self/exe", true).err(), Some(Errno::ENOENT));
+        });
     }
 
     #[test]
     fn names_of_proc_are_not_given_by_programs() {
-        let (mut tree, _) = tree();
-        let proc = tree.find(ROOT, b"proc").unwrap();
-        for directory in [proc, tree.own] {
-            assert_eq!(tree.create(directory, b"x", Kind::Directory, 0), Err(Errno::EPERM));
-        }
-        assert_eq!(tree.each(proc).filter(|file| *file == tree.own).count(), 0);
+        with_room(|| {
+            let (mut tree, _) = tree();
+            let proc = tree.find(ROOT, b"proc").unwrap();
+            for directory in [proc, tree.own] {
+                assert_eq!(tree.create(directory, b"x", Kind::Directory, 0), Err(Errno::EPERM));
+            }
+            assert_eq!(tree.each(proc).filter(|file| *file == tree.own).count(), 0);
+        });
     }
 }

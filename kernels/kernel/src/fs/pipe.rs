@@ -2,6 +2,7 @@
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
 
+use super::events::Changes;
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::task::Wait;
@@ -22,6 +23,9 @@ pub struct Pipe {
     start: usize,
     /// Whether a page beyond the first may have a frame.
     wide: bool,
+    /// Reads and writes so far, and closed ends: how often it became ready to be read, and to be
+    /// written.
+    pub changes: Changes,
     /// Bytes that wait to be read.
     pub len: usize,
     /// Open files that read.
@@ -50,7 +54,8 @@ impl Run {
 }
 
 impl Pipe {
-    const NONE: Pipe = Pipe { object: 0, start: 0, wide: false, len: 0, readers: 0, writers: 0 };
+    const NONE: Pipe =
+        Pipe { object: 0, start: 0, wide: false, changes: (0, 0), len: 0, readers: 0, writers: 0 };
 
     /// Returns the bytes that can be written.
     pub fn room(&self) -> usize {
@@ -71,12 +76,14 @@ impl Pipe {
     fn consume(&mut self, n: usize) {
         let n = n.min(self.len);
         self.len -= n;
+        self.changes.1 += 1;
         self.start = if self.len == 0 { 0 } else { (self.start + n) % CAPACITY };
     }
 
     /// Says that `n` bytes were written.
     pub fn produce(&mut self, n: usize) {
         self.len = (self.len + n).min(CAPACITY);
+        self.changes.0 += 1;
     }
 }
 
@@ -162,6 +169,7 @@ impl<A: Arch> Kernel<A> {
         let pipe = state.pipes.get_mut(number);
         let users = if reader { &mut pipe.readers } else { &mut pipe.writers };
         *users = users.saturating_sub(1);
+        pipe.changes = (pipe.changes.0 + 1, pipe.changes.1 + 1);
         if pipe.readers == 0 && pipe.writers == 0 {
             let object = core::mem::replace(&mut pipe.object, 0);
             self.objects().release(object);

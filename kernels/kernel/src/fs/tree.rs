@@ -289,14 +289,7 @@ impl Tree {
         Errno::ENOENT.when(!self.get(directory).linked)?;
         let mut bytes = [0; NAME];
         bytes.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
-        let slot = match self.all[..self.used].iter().position(|inode| inode.kind == Kind::Free) {
-            Some(slot) => slot,
-            None if self.used < INODES => {
-                self.used += 1;
-                self.used - 1
-            }
-            None => return Err(Errno::ENOSPC),
-        };
+        let slot = self.free_slot()?;
         let number = slot as u16 + 1;
         let next = self.get(directory).child;
         self.all[slot] = Inode {
@@ -311,6 +304,35 @@ impl Tree {
         };
         self.get_mut(directory).child = number;
         Ok(number)
+    }
+
+    fn free_slot(&mut self) -> Result<usize, Errno> {
+        match self.all[..self.used].iter().position(|inode| inode.kind == Kind::Free) {
+            Some(slot) => Ok(slot),
+            None if self.used < INODES => {
+                self.used += 1;
+                Ok(self.used - 1)
+            }
+            None => Err(Errno::ENOSPC),
+        }
+    }
+
+    /// Makes a file that is in no directory, with one use, which goes with it. Its name is shown as
+    /// `memfd:` and as much of `name` as fits.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOSPC`].
+    pub fn create_unnamed(&mut self, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
+        const PREFIX: &[u8] = b"memfd:";
+        let slot = self.free_slot()?;
+        let mut bytes = [0; NAME];
+        let n = name.len().min(NAME - PREFIX.len());
+        bytes[..PREFIX.len()].copy_from_slice(PREFIX);
+        bytes[PREFIX.len()..PREFIX.len() + n].copy_from_slice(&name[..n]);
+        let len = (PREFIX.len() + n) as u8;
+        self.all[slot] = Inode { kind, mode, parent: ROOT, uses: 1, len, name: bytes, ..Inode::FREE };
+        Ok(slot as u16 + 1)
     }
 
     /// Makes a symbolic link in a directory.

@@ -297,21 +297,45 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         self.cut(found, bytes);
     }
 
-    /// Makes the pages of a range of bytes that are holes. The size stays.
+    /// Makes the pages of a range of bytes that are holes, for `most` bytes at the most; whether all
+    /// are there. The size stays.
     ///
     /// # Errors
     ///
     /// [`Errno::ENOMEM`]; pages behind the end have gone again then.
-    pub fn fill_holes(&self, object: u32, bytes: Range<u64>) -> Result<(), Errno> {
+    pub fn fill_holes(&self, object: u32, bytes: Range<u64>, most: u64) -> Result<bool, Errno> {
         const PAGE: u64 = FRAME_SIZE as u64;
-        for page in bytes.start / PAGE..bytes.end.div_ceil(PAGE) {
-            if let Err(e) = self.page_or_new(object, page) {
-                let end = self.size(object).next_multiple_of(PAGE);
-                self.punch(object, end.max(bytes.start)..bytes.end.next_multiple_of(PAGE));
+        let (mut page, end) = (bytes.start / PAGE, bytes.end.div_ceil(PAGE));
+        let mut left = most / PAGE;
+        while let Some(hole) = self.next_hole(object, page).filter(|hole| *hole < end) {
+            if left == 0 {
+                return Ok(false);
+            }
+            if let Err(e) = self.page_or_new(object, hole) {
+                let size = self.size(object).next_multiple_of(PAGE);
+                self.punch(object, size.max(bytes.start)..bytes.end.next_multiple_of(PAGE));
                 return Err(e);
             }
+            (page, left) = (hole + 1, left - 1);
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Returns the first page from `page` on without a frame, whatever the size.
+    fn next_hole(&self, object: u32, mut page: u64) -> Option<u64> {
+        let all = self.all.lock();
+        let found = all.get(index(object))?;
+        loop {
+            let (upper, lower) = places(page)?;
+            let next = self.with_numbers(found.top, upper, |numbers| {
+                numbers[lower..].iter().position(|number| number.load(Ordering::Relaxed) == HOLE)
+            });
+            match next {
+                None => return Some(page),
+                Some(Some(n)) => return Some(page + n as u64),
+                Some(None) => page = (upper as u64 + 1) * NUMBERS as u64,
+            }
+        }
     }
 
     /// Returns the first byte from `at` on that is in a page with a frame, or with `hole` in one

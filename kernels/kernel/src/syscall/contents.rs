@@ -1,14 +1,17 @@
 //! The contents of files as a whole: their size, holes, copies.
 
-use super::Sys;
+use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::io::APPEND;
 use crate::fs::{Kind, What};
 use crate::memory::objects::MOST_BYTES;
+use crate::task::Wait;
 
 const KEEP_SIZE: u64 = 1;
 const PUNCH_HOLE: u64 = 2;
+/// Bytes that a call copies, or makes pages for, before others get their turn.
+const PORTION: u64 = 16 << 20;
 /// Modes of `fallocate` that Linux 6.1 knows.
 const MODES: u64 = 0x7b;
 
@@ -31,6 +34,26 @@ impl<A: Arch> Sys<'_, A> {
             Kind::File(object) => Some((inode, object)),
             _ => None,
         }
+    }
+
+    /// `memfd_create`: a file in no directory. Without seals, and without huge pages.
+    pub(super) fn create_memory_file(&mut self, name: u64, flags: u64) -> Result<u64, Errno> {
+        const CLOEXEC: u64 = 1;
+        const MOST: usize = 249;
+        Errno::EINVAL.when(flags as u32 as u64 & !CLOEXEC != 0)?;
+        let mut text = [0; MOST + 1];
+        let n = self.read_text(name, &mut text).map_err(|e| match e {
+            Errno::ENAMETOOLONG => Errno::EINVAL,
+            e => e,
+        })?;
+        let object = self.kernel.objects().create(0)?;
+        let made = self.state.tree.create_unnamed(&text[..n], Kind::File(object), 0o777);
+        let inode = made.inspect_err(|_| self.kernel.objects().release(object))?;
+        self.state.tree.get_mut(inode).changed = A::now();
+        let file = self.state.open.open(What::Inode(inode), 2).inspect_err(|_| {
+            self.kernel.let_go(self.state, inode);
+        })?;
+        self.descriptor(file, 0, flags & CLOEXEC != 0)
     }
 
     /// `truncate`.
@@ -85,7 +108,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// `fallocate`: pages are made, or given back.
-    pub(super) fn allocate(&mut self, descriptor: u64, mode: u64, at: u64, len: u64) -> Result<u64, Errno> {
+    pub(super) fn allocate(&mut self, descriptor: u64, mode: u64, at: u64, len: u64) -> Result<u64, Stop> {
         let mode = u64::from(mode as u32);
         let file = self.file(descriptor)?;
         let (start, end) = (at as i64, (at as i64).checked_add(len as i64));
@@ -93,11 +116,11 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EOPNOTSUPP.when(mode & !MODES != 0 || mode & (PUNCH_HOLE | KEEP_SIZE) == PUNCH_HOLE)?;
         let open = *self.state.open.get(file);
         Errno::EBADF.when(!open.writes())?;
-        let What::Inode(inode) = open.what else { return Err(Errno::ESPIPE) };
+        let What::Inode(inode) = open.what else { return Err(Errno::ESPIPE.into()) };
         let object = match self.state.tree.get(inode).kind {
             Kind::File(object) => object,
-            Kind::Directory => return Err(Errno::EISDIR),
-            _ => return Err(Errno::ENODEV),
+            Kind::Directory => return Err(Errno::EISDIR.into()),
+            _ => return Err(Errno::ENODEV.into()),
         };
         let end = end.ok_or(Errno::EFBIG)? as u64;
         Errno::EFBIG.when(end > MOST_BYTES)?;
@@ -107,7 +130,12 @@ impl<A: Arch> Sys<'_, A> {
         if mode & PUNCH_HOLE != 0 {
             objects.punch(object, at..end);
         } else {
-            objects.fill_holes(object, at..end).map_err(|_| Errno::ENOSPC)?;
+            let is_done = objects.fill_holes(object, at..end, PORTION).map_err(|_| Errno::ENOSPC)?;
+            if !is_done {
+                // The call is made again at the next tick, and finds the pages that are there.
+                self.task().deadline = A::now().max(1);
+                return Err(Stop::Block(Wait::Time));
+            }
             if mode & KEEP_SIZE == 0 && end > objects.size(object) {
                 objects.set_size(object, end).map_err(|_| Errno::EFBIG)?;
             }
@@ -202,7 +230,7 @@ impl<A: Arch> Sys<'_, A> {
 /// Returns how many of `count` bytes a call writes at `at` at the most.
 fn most(count: u64, at: u64) -> Result<u64, Errno> {
     Errno::EFBIG.when(at >= MOST_BYTES && count > 0)?;
-    Ok(count.min(MOST_BYTES.saturating_sub(at)))
+    Ok(count.min(MOST_BYTES.saturating_sub(at)).min(PORTION))
 }
 
 /// Calls of `lseek` that look for data, or for a hole.

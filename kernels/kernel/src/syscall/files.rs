@@ -126,7 +126,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Gives an open file a descriptor, or closes it.
-    fn descriptor(&mut self, file: usize, least: usize, closing: bool) -> Result<u64, Errno> {
+    pub(super) fn descriptor(&mut self, file: usize, least: usize, closing: bool) -> Result<u64, Errno> {
         let added = self.process().files.add(file, least, closing);
         added.map(|new| new as u64).inspect_err(|_| self.kernel.close_file(self.state, file))
     }

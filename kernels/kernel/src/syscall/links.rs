@@ -1,4 +1,4 @@
-//! What the links of `/proc` lead to, and what they say.
+//! Follows the links of `/proc`, and writes their texts.
 
 use core::fmt::Write;
 
@@ -63,6 +63,9 @@ impl<A: Arch> Sys<'_, A> {
                 Ok(())
             }
             What::PipeRead(pipe) | What::PipeWrite(pipe) => write!(text, "pipe:[{pipe}]"),
+            What::Counter(_) => write!(text, "anon_inode:[eventfd]"),
+            What::Timer(_) => write!(text, "anon_inode:[timerfd]"),
+            What::Set(_) => write!(text, "anon_inode:[eventpoll]"),
             What::Nothing => Ok(()),
         };
         Ok(text)

@@ -8,13 +8,15 @@ use ptarmigan::machine::On;
 use ptarmigan::page::Level;
 use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, FaultError, Object, SpaceMut};
 
-use super::Sys;
+use super::resident::bring;
+use super::{LOCKED, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::{Device, Kind, What};
 use crate::memory::Machine;
 use crate::memory::objects::MOST_BYTES;
 use crate::params::LargePolicy;
+use crate::task::LocksNew;
 
 const PAGE: u64 = FRAME_SIZE as u64;
 const MAP_SHARED: u64 = 1;
@@ -23,6 +25,7 @@ const MAP_SHARED_VALIDATE: u64 = 3;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_LOCKED: u64 = 0x2000;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_HUGETLB: u64 = 0x4_0000;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
@@ -45,7 +48,7 @@ const BELOW_STACK: u64 = 16 << 20;
 const READ_ONLY: u16 = 1;
 
 /// A space that a call changes.
-type Edit<'e, A> = SpaceMut<'e, <A as Arch>::Format, Machine<A>>;
+pub(super) type Edit<'e, A> = SpaceMut<'e, <A as Arch>::Format, Machine<A>>;
 
 fn error(e: AreaError) -> Errno {
     match e {
@@ -67,19 +70,19 @@ fn range(start: u64, len: u64) -> Result<VirtRange, Errno> {
 /// The part of a range that a call reaches, from its start up to the first address where it has to
 /// stop, and why it stops there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reach {
-    end: u64,
-    stops: Option<Errno>,
+pub(super) struct Reach {
+    pub end: u64,
+    pub stops: Option<Errno>,
 }
 
 impl Reach {
     /// Begins at `start`.
-    fn new(start: u64) -> Self {
+    pub fn new(start: u64) -> Self {
         Reach { end: start, stops: None }
     }
 
     /// Goes on to an area. `allows` says if the call may change it.
-    fn visit(&mut self, area: &Area, allows: Result<(), Errno>) {
+    pub fn visit(&mut self, area: &Area, allows: Result<(), Errno>) {
         if self.stops.is_some() {
             return;
         }
@@ -93,7 +96,7 @@ impl Reach {
     }
 
     /// Ends at `end`: at a hole before it, the call stops.
-    fn up_to(self, end: u64) -> Self {
+    pub fn up_to(self, end: u64) -> Self {
         let stops = if self.end < end { self.stops.or(Some(Errno::ENOMEM)) } else { None };
         Reach { end: self.end.min(end), stops }
     }
@@ -178,6 +181,12 @@ impl<A: Arch> Sys<'_, A> {
             area = area.with(AreaFlags::GROWS_DOWN);
         }
         let range = self.place(at, len, flags)?;
+        let locks = if flags & MAP_LOCKED != 0 { LocksNew::Now } else { self.record().locks_new };
+        let flags = if locks == LocksNew::Now { flags | MAP_POPULATE } else { flags };
+        if locks != LocksNew::No {
+            tag |= LOCKED;
+            self.record().has_locks = true;
+        }
         // Shared anonymous memory is an object that only mappings use.
         let (object, own) = match object {
             Some(id) => (Object { id, offset }, false),
@@ -210,6 +219,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Maps an area, which shows the object that it names; the caller is a user of that.
     fn map_at(&mut self, area: Area, flags: u64) -> Result<u64, Errno> {
+        self.may_map(area.range(), area.flags)?;
         if area.object != 0 {
             self.begin_object(area.object)?;
         }
@@ -296,6 +306,7 @@ impl<A: Arch> Sys<'_, A> {
         let VirtRange { mut start, end } = range(at, len)?;
         Errno::EINVAL.when(prot & !(7 | PROT_SEM) != 0)?;
         let (on, permissions) = (self.on(), AreaFlags(prot as u16 & 7));
+        self.may_protect(VirtRange { start, end }, permissions)?;
         self.space().edit(on, |mut edit| {
             if grows != 0 {
                 start = grown::<A>(on, &edit, VirtRange { start, end }, grows)?;
@@ -368,6 +379,10 @@ impl<A: Arch> Sys<'_, A> {
             let flags = AreaFlags(area.flags.0 & (AreaFlags::PERMISSIONS.with(AreaFlags::SHARED)).0);
             return self.map_at(mapped(target, flags, object, area.tag), 0);
         }
+        if target.len() > from.len() {
+            let more = VirtRange { start: target.start + from.len(), end: target.end };
+            self.may_map(more, area.flags)?;
+        }
         // The target may begin where the old place does.
         let both = VirtRange { start: from.start, end: from.end.max(target.end) };
         let ranges = if target.start == from.start { alone(both) } else { [from, target] };
@@ -388,9 +403,13 @@ impl<A: Arch> Sys<'_, A> {
         const DONTFORK: u64 = 10;
         const HUGEPAGE: u64 = 14;
         const NOHUGEPAGE: u64 = 15;
+        const COLD: u64 = 20;
+        const PAGEOUT: u64 = 21;
+        const DONTNEED: u64 = 4;
+        const DONTNEED_LOCKED: u64 = 24;
         const WIPEONFORK: u64 = 18;
         let follows = match advice {
-            4 => Some(Advice::DontNeed),
+            DONTNEED | DONTNEED_LOCKED => Some(Advice::DontNeed),
             DONTFORK => Some(Advice::DontFork(true)),
             HUGEPAGE | NOHUGEPAGE if self.state.large_pages != LargePolicy::Never => {
                 Some(Advice::Large(advice == HUGEPAGE))
@@ -401,7 +420,7 @@ impl<A: Arch> Sys<'_, A> {
             22 => Some(Advice::Populate(Access::Read)),
             23 => Some(Advice::Populate(Access::Write)),
             // Advice that the library has no use for, or that the command line turns off.
-            0..=3 | FREE | 12..=17 | 20 | 21 => None,
+            0..=3 | FREE | 12..=17 | COLD | PAGEOUT => None,
             _ => return Err(Errno::EINVAL),
         };
         Errno::EINVAL.when(!at.is_multiple_of(PAGE))?;
@@ -424,7 +443,8 @@ impl<A: Arch> Sys<'_, A> {
                 if stops.is_some() {
                     return;
                 }
-                if matches!(advice, FREE | WIPEONFORK) && !is_plain(area) {
+                let is_kept = matches!(advice, DONTNEED | FREE | COLD | PAGEOUT) && area.tag & LOCKED != 0;
+                if is_kept || (matches!(advice, FREE | WIPEONFORK) && !is_plain(area)) {
                     (end, stops) = (area.start.max(range.start), Some(Errno::EINVAL));
                     return;
                 }
@@ -455,11 +475,19 @@ impl<A: Arch> Sys<'_, A> {
         let round = |at: u64| at.next_multiple_of(PAGE);
         let range = VirtRange { start: round(at.min(end)), end: round(at.max(end)) };
         let grows = if at > end { range.len() / PAGE } else { 0 };
+        if at > end && self.may_map(range, AreaFlags::WRITE).is_err() {
+            return Ok(end);
+        }
         let done = self.change(alone(range), grows, |_, edit| edit.brk(VirtAddr(at)));
         if !matches!(done, Ok(Ok(()))) {
             return Ok(end);
         }
         self.record().heap_end = at;
+        if at > end && self.record().locks_new == LocksNew::Now {
+            // Pages that do not come now come when they are touched.
+            let on = self.on();
+            let _ = self.space().edit(on, |mut edit| bring::<A>(on, &mut edit, range));
+        }
         Ok(at)
     }
 }
@@ -498,7 +526,7 @@ fn grown<A: Arch>(
 }
 
 /// Touches all pages of a range, up to the first hole, or the first page that cannot be touched.
-fn populate<A: Arch>(
+pub(super) fn populate<A: Arch>(
     on: On<'_, Machine<A>>,
     edit: &mut Edit<'_, A>,
     range: VirtRange,

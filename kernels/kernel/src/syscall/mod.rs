@@ -6,7 +6,10 @@
 
 mod attributes;
 mod contents;
+mod data;
 mod directories;
+mod epoll;
+mod events;
 mod files;
 mod futex;
 mod layout;
@@ -16,6 +19,7 @@ mod map;
 mod misc;
 mod poll;
 mod process;
+mod resident;
 mod schedule;
 mod signals;
 mod stat;
@@ -203,6 +207,20 @@ impl<'a, A: Arch> Sys<'a, A> {
             say!("kernel: system call {number} is not there");
         }
         Errno::ENOSYS.into()
+    }
+
+    /// Returns the error of calls that make sockets, which are named once.
+    #[cold]
+    fn no_sockets(&mut self) -> Errno {
+        let number = self.body.context.number();
+        let _ = self.unknown(number);
+        Errno::EAFNOSUPPORT
+    }
+
+    /// Returns the error of calls about sockets.
+    #[cold]
+    fn no_socket(&mut self, descriptor: u64) -> Errno {
+        self.file(descriptor).err().unwrap_or(Errno::ENOTSOCK)
     }
 
     /// Says when the wait of this call ends, `timeout` nanoseconds after it was first made; whether

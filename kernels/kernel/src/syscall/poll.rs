@@ -1,13 +1,17 @@
 //! `poll` and `select`.
 
+use super::epoll::NESTED;
+use super::time::Width;
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::fs::{Device, Kind, PIPE_BUF, What};
+use crate::fs::events::Changes;
+use crate::fs::{DESCRIPTORS, Device, Kind, PIPE_BUF, What};
 use crate::task::Wait;
 
-const IN: u16 = 1;
+const READ: u16 = 1 | 0x40;
 const OUT: u16 = 4;
+const WRITE: u16 = OUT | 0x100;
 const ERR: u16 = 8;
 const HUP: u16 = 16;
 const INVALID: u16 = 32;
@@ -15,22 +19,49 @@ const INVALID: u16 = 32;
 impl<A: Arch> Sys<'_, A> {
     /// Returns the readiness of a descriptor.
     fn readiness(&mut self, descriptor: u64) -> u16 {
-        let Ok(file) = self.file(descriptor) else { return INVALID };
+        match self.file(descriptor) {
+            Ok(file) => self.ready(file, 0).0,
+            Err(_) => INVALID,
+        }
+    }
+
+    /// Returns the readiness of an open file, and how often it became ready. `depth` is that of the
+    /// sets that it is in.
+    pub(super) fn ready(&mut self, file: usize, depth: u32) -> (u16, Changes) {
+        let when = |holds: bool, ready: u16| if holds { ready } else { 0 };
         match self.state.open.get(file).what {
             What::PipeRead(pipe) => {
                 let pipe = self.state.pipes.get(pipe);
-                (if pipe.len > 0 { IN } else { 0 }) | if pipe.writers == 0 { HUP } else { 0 }
+                (when(pipe.len > 0, READ) | when(pipe.writers == 0, HUP), pipe.changes)
             }
             What::PipeWrite(pipe) => {
                 let pipe = self.state.pipes.get(pipe);
-                (if pipe.room() >= PIPE_BUF { OUT } else { 0 }) | if pipe.readers == 0 { ERR } else { 0 }
+                (when(pipe.room() >= PIPE_BUF, WRITE) | when(pipe.readers == 0, ERR), pipe.changes)
+            }
+            What::Counter(counter) => {
+                let counter = self.state.events.counter(counter);
+                (when(counter.is_readable(), READ) | when(counter.is_writable(), WRITE), counter.changes)
+            }
+            What::Timer(timer) => {
+                let (timer, now) = (self.state.events.timer(timer), A::now());
+                (when(timer.expired(now) > 0, READ), timer.changes(now))
+            }
+            What::Set(set) => {
+                let is_ready = depth < NESTED && self.set_is_ready(set, depth);
+                (when(is_ready, READ), self.look())
             }
             What::Inode(inode) if self.state.tree.get(inode).kind == Kind::Device(Device::Console) => {
                 self.kernel.take_typed(self.state);
-                OUT | if self.state.console.is_readable() { IN } else { 0 }
+                (WRITE | when(self.state.console.is_readable(), READ), self.look())
             }
-            _ => IN | OUT,
+            _ => (READ | WRITE, (0, 0)),
         }
+    }
+
+    /// Returns changes that no look before had: files whose changes are not counted tell levels.
+    fn look(&mut self) -> Changes {
+        self.state.looks += 1;
+        (self.state.looks, self.state.looks)
     }
 
     /// `poll`; `timeout` in nanoseconds, `None` for ever.
@@ -49,22 +80,39 @@ impl<A: Arch> Sys<'_, A> {
         self.wait_for_files(ready, timeout)
     }
 
-    /// `select` and `pselect6`, as far as reading and writing go. The part of a second in the time
-    /// counts units of `unit` nanoseconds.
-    pub(super) fn select(&mut self, a: [u64; 6], unit: u64) -> Result<u64, Stop> {
-        let [count, reads, writes, others, time, _] = a;
-        let timeout = match time {
+    /// `select`. The part of a second in the time counts units of `unit` nanoseconds.
+    pub(super) fn select(&mut self, a: [u64; 6], unit: u64, width: Width) -> Result<u64, Stop> {
+        let size = width.bytes::<A>();
+        let timeout = match a[4] {
             0 => None,
             at => {
-                let word = A::ABI.word() as u64;
-                let (seconds, rest) = (self.read_word(at)?, self.read_word(at + word)?);
+                let [seconds, rest] = self.read_numbers(at, size)?;
+                Errno::EINVAL.when(seconds >> (8 * size - 1) != 0 || rest >> (8 * size - 1) != 0)?;
                 Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest.saturating_mul(unit)))
             }
         };
-        Errno::EINVAL.when(count > 64)?;
+        self.select_until([a[0], a[1], a[2], a[3]], timeout)
+    }
+
+    /// `pselect6`: the last argument says where the mask of signals is, and its size.
+    pub(super) fn select_masked(&mut self, a: [u64; 6], width: Width) -> Result<u64, Stop> {
+        let timeout = self.timeout(a[4], width)?;
+        let [mask, size] = if a[5] == 0 { [0, 0] } else { self.read_numbers(a[5], A::ABI.word())? };
+        self.with_mask(mask, size, |sys| sys.select_until([a[0], a[1], a[2], a[3]], timeout))
+    }
+
+    /// Waits for files to be read or written; there are no other events.
+    fn select_until(
+        &mut self,
+        [count, reads, writes, others]: [u64; 4],
+        timeout: Option<u64>,
+    ) -> Result<u64, Stop> {
+        Errno::EINVAL.when((count as i32) < 0)?;
+        // As under Linux descriptors that cannot be open are not looked at.
+        let count = u64::from(count as u32).min(DESCRIPTORS.min(64) as u64);
         let bytes = (count as usize).div_ceil(8);
         let (mut ready, mut results) = (0, [0u64; 2]);
-        for (i, (at, bit)) in [(reads, IN | HUP), (writes, OUT | ERR)].into_iter().enumerate() {
+        for (i, (at, bit)) in [(reads, READ | HUP | ERR), (writes, WRITE | ERR)].into_iter().enumerate() {
             if at == 0 {
                 continue;
             }

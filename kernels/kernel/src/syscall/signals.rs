@@ -42,7 +42,7 @@ impl<A: Arch> Sys<'_, A> {
         Ok(0)
     }
 
-    fn read_set(&mut self, at: u64, size: u64) -> Result<u64, Errno> {
+    pub(super) fn read_set(&mut self, at: u64, size: u64) -> Result<u64, Errno> {
         Errno::EINVAL.when(size != 8)?;
         self.read_numbers(at, 8).map(|[set]| set)
     }

@@ -85,7 +85,9 @@ impl<A: Arch> Sys<'_, A> {
             What::Inode(inode) => self.facts(inode),
             _ => {
                 let inode = 1 << 20 | u64::from(what.lock_name(file));
-                Facts { inode, mode: 0o010_600, device: 0, size: 0, changed: 0 }
+                let is_pipe = matches!(what, What::PipeRead(_) | What::PipeWrite(_));
+                let mode = if is_pipe { 0o010_600 } else { 0o600 };
+                Facts { inode, mode, device: 0, size: 0, changed: 0 }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The table of calls: their names, their numbers, and what makes them.
 
+use super::events::milliseconds;
 use super::files::AT_FDCWD;
 use super::stat::NOFOLLOW;
 use super::time::Width;
@@ -82,16 +83,44 @@ calls! { |sys, a|
     "dup3"                 [292] [330]    [24]  sys.duplicate_to(a[0], a[1], a[2], false)?;
     "fcntl, fcntl64"       [72]  [55 221] [25]  sys.control(a[0], a[1], a[2])?;
     "ioctl"                [16]  [54]     [29]  sys.device_control(a[0], a[1], a[2])?;
-    "poll"                 [7]   [168]    []    {
-        let milliseconds = u32::try_from(a[2] as i32).ok();
-        sys.poll(a[0], a[1], milliseconds.map(|n| u64::from(n) * 1_000_000))?
-    };
+    "poll"                 [7]   [168]    []    sys.poll(a[0], a[1], milliseconds(a[2]))?;
     "ppoll"                [271] [309]    [73]  {
-        let timeout = if a[2] == 0 { None } else { Some(sys.get_time(a[2], Width::Word)?) };
-        sys.poll(a[0], a[1], timeout)?
+        let timeout = sys.timeout(a[2], Width::Word)?;
+        sys.with_mask(a[3], a[4], |sys| sys.poll(a[0], a[1], timeout))?
     };
-    "select"               [23]  [142]    []    sys.select(a, 1000)?;
-    "pselect6"             []    []       [72]  sys.select(a, 1)?;
+    "ppoll_time64"         []    [414]    []    {
+        let timeout = sys.timeout(a[2], Width::Wide)?;
+        sys.with_mask(a[3], a[4], |sys| sys.poll(a[0], a[1], timeout))?
+    };
+    "select"               [23]  [142]    []    sys.select(a, 1000, Width::Word)?;
+    "pselect6"             [270] [308]    [72]  sys.select_masked(a, Width::Word)?;
+    "pselect6_time64"      []    [413]    []    sys.select_masked(a, Width::Wide)?;
+    "epoll_create"         [213] [254]    []    if a[0] as i32 > 0 { sys.create_set(0)? } else { return Err(Errno::EINVAL.into()) };
+    "epoll_create1"        [291] [329]    [20]  sys.create_set(a[0])?;
+    "epoll_ctl"            [233] [255]    [21]  sys.control_set(a)?;
+    "epoll_wait"           [232] [256]    []    sys.wait_for_set([a[0], a[1], a[2]], milliseconds(a[3]))?;
+    "epoll_pwait"          [281] [319]    [22]  {
+        sys.with_mask(a[4], a[5], |sys| sys.wait_for_set([a[0], a[1], a[2]], milliseconds(a[3])))?
+    };
+    "epoll_pwait2"         [441] [441]    [441] {
+        let timeout = sys.timeout(a[3], Width::Wide)?;
+        sys.with_mask(a[4], a[5], |sys| sys.wait_for_set([a[0], a[1], a[2]], timeout))?
+    };
+    "eventfd"              [284] [323]    []    sys.event_file(a[0], 0)?;
+    "eventfd2"             [290] [328]    [19]  sys.event_file(a[0], a[1])?;
+    "timerfd_create"       [283] [322]    [85]  sys.timer_file(a[0], a[1])?;
+    "timerfd_settime"      [286] [325]    [86]  sys.set_timer(a, Width::Word)?;
+    "timerfd_settime64"    []    [411]    []    sys.set_timer(a, Width::Wide)?;
+    "timerfd_gettime"      [287] [326]    [87]  sys.timer_setting(a[0], a[1], Width::Word)?;
+    "timerfd_gettime64"    []    [410]    []    sys.timer_setting(a[0], a[1], Width::Wide)?;
+
+    // There are no sockets.
+    "socket, socketpair"   [41 53] [359 360] [198 199] return Err(sys.no_sockets().into());
+    "socketcall"           []    [102]    []    return Err(sys.no_sockets().into());
+    "bind, listen, accept, accept4, connect, getsockname, getpeername, getsockopt, setsockopt, shutdown, sendto, \
+     recvfrom, sendmsg, recvmsg, sendmmsg, recvmmsg"
+        [49 50 43 288 42 51 52 55 54 48 44 45 46 47 307 299] [361 363 364 362 367 368 365 366 373 369 371 370 372 345 337]
+        [200 201 202 242 203 204 205 209 208 210 206 207 211 212 269 243] return Err(sys.no_socket(a[0]).into());
 
     // Files and directories.
     "stat, stat64"         [4]   [195]    []    sys.stat_at([HERE, a[0], a[1], 0, 0, 0])?;
@@ -162,6 +191,14 @@ calls! { |sys, a|
     "munmap"               [11]  [91]     [215] sys.unmap(a[0], a[1])?;
     "mremap"               [25]  [163]    [216] sys.remap(a)?;
     "madvise"              [28]  [219]    [233] sys.advise(a[0], a[1], a[2])?;
+    "mlock"                [149] [150]    [228] sys.lock_memory(a[0], a[1], true, true)?;
+    "mlock2"               [325] [376]    [284] sys.lock_memory_with(a[0], a[1], a[2])?;
+    "munlock"              [150] [151]    [229] sys.lock_memory(a[0], a[1], false, false)?;
+    "mlockall"             [151] [152]    [230] sys.lock_all_with(a[0])?;
+    "munlockall"           [152] [153]    [231] sys.lock_all(0)?;
+    "mincore"              [27]  [218]    [232] sys.in_memory(a[0], a[1], a[2])?;
+    "msync"                [26]  [144]    [227] sys.synchronize_memory(a[0], a[1], a[2])?;
+    "memfd_create"         [319] [356]    [279] sys.create_memory_file(a[0], a[1])?;
     "brk"                  [12]  [45]     [214] sys.set_break(a[0])?;
 
     // Processes and threads.

@@ -1,12 +1,15 @@
 //! New tasks.
 
+use ptarmigan::addr::VirtRange;
+use ptarmigan::format::Format;
+
 use super::{Doing, Usage};
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
 use crate::memory::TaskSpace;
 use crate::signal::SignalStack;
-use crate::syscall::Sys;
+use crate::syscall::{LOCKED, Sys};
 
 /// The properties of a new task.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,6 +98,14 @@ impl<A: Arch> Sys<'_, A> {
         }
         let copy = self.body.space.edit(on, |mut space| space.fork())?.map_err(|_| Errno::ENOMEM)?;
         let mut copy = TaskSpace::Own(copy);
+        if self.state.tasks.space(own).has_locks {
+            // Locks are not inherited. Without memory for more areas some are shown as locked.
+            let all = VirtRange { start: 0, end: A::Format::USER_END };
+            let _ = copy.edit(on, |mut edit| {
+                edit.set_default_tag(0);
+                edit.retag(all, |tag| tag & !LOCKED)
+            });
+        }
         let number = self.state.tasks.free_space(slot);
         self.state.tasks.copy_record(number, own);
         let record = self.state.tasks.space_mut(number);

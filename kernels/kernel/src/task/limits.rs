@@ -4,6 +4,8 @@ use crate::errno::Errno;
 
 /// No limit.
 pub const INFINITY: u64 = u64::MAX;
+/// `RLIMIT_DATA`.
+const DATA: u64 = 2;
 /// `RLIMIT_STACK`.
 const STACK: u64 = 3;
 /// `RLIMIT_CORE`.
@@ -29,6 +31,8 @@ pub struct Limit {
 pub struct Limits {
     /// Bytes of all areas but those that grow.
     pub space: Limit,
+    /// Bytes of private memory that can be written, but for stacks.
+    pub data: Limit,
     /// Bytes of a stack.
     pub stack: Limit,
     /// Bytes of a core file, which is never written.
@@ -39,6 +43,7 @@ impl Limits {
     /// The limits of process 1.
     pub const NONE: Limits = Limits {
         space: Limit { soft: INFINITY, hard: INFINITY },
+        data: Limit { soft: INFINITY, hard: INFINITY },
         stack: Limit { soft: 8 << 20, hard: INFINITY },
         core: Limit { soft: INFINITY, hard: INFINITY },
     };
@@ -52,6 +57,7 @@ impl Limits {
         const DESCRIPTORS: u64 = crate::fs::DESCRIPTORS as u64;
         match what {
             SPACE => Ok(self.space),
+            DATA => Ok(self.data),
             STACK => Ok(self.stack),
             CORE => Ok(self.core),
             FILES => Ok(Limit { soft: DESCRIPTORS, hard: DESCRIPTORS }),
@@ -71,6 +77,7 @@ impl Limits {
         Errno::EINVAL.when(new.soft > new.hard)?;
         match what {
             SPACE => self.space = new,
+            DATA => self.data = new,
             STACK => self.stack = new,
             CORE => self.core = new,
             FILES if new.soft > old.soft => return Err(Errno::EPERM),
@@ -92,7 +99,7 @@ mod tests {
         for what in 0..=LAST {
             let new = Limit { soft: 16, hard: 1 << 30 };
             let kept = limits.set(what, new).is_ok();
-            assert_eq!(kept, matches!(what, SPACE | STACK | CORE), "{what}");
+            assert_eq!(kept, matches!(what, SPACE | DATA | STACK | CORE), "{what}");
             assert_eq!(limits.get(what) == Ok(new), kept, "{what}");
         }
         let all = Limit { soft: INFINITY, hard: INFINITY };

@@ -23,7 +23,7 @@ pub use body::Body;
 pub use clone::New;
 pub use exit::{Ends, INIT};
 pub use futex::key as futex_key;
-pub use process::{Process, SpaceRecord};
+pub use process::{LocksNew, Process, SpaceRecord};
 pub use queue::Tasks;
 pub(crate) use run::{After, must};
 pub use shown::{MAPPED, Shown};

@@ -102,6 +102,17 @@ impl Process {
     }
 }
 
+/// Whether areas that are mapped from now on are locked (`mlockall`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocksNew {
+    /// They are not.
+    No,
+    /// They are, and their pages come at once.
+    Now,
+    /// They are, and their pages come when they are touched.
+    OnFault,
+}
+
 /// The kernel's record of a space, beside the space itself.
 pub struct SpaceRecord {
     /// Tasks that run in it.
@@ -114,6 +125,10 @@ pub struct SpaceRecord {
     pub arguments: VirtRange,
     /// The pages that it shows. It is a user of each of their objects.
     pub shown: Shown,
+    /// Areas of it may be locked.
+    pub has_locks: bool,
+    /// Whether new areas are.
+    pub locks_new: LocksNew,
     /// Areas of it may be left out by fork.
     pub forks_in_part: bool,
     /// Where the search for pages that can become a large page goes on.
@@ -129,6 +144,8 @@ impl SpaceRecord {
             heap_end: 0,
             arguments: VirtRange { start: 0, end: 0 },
             shown: Shown::new(),
+            has_locks: false,
+            locks_new: LocksNew::No,
             forks_in_part: false,
             collapse_from: 0,
         }

@@ -4,7 +4,7 @@ use crate::limits::TASKS;
 use crate::signal::bit;
 use crate::signal::number::SIGKILL;
 
-use super::{Doing, INIT, Process, SpaceRecord, Task, Wait};
+use super::{Doing, INIT, LocksNew, Process, SpaceRecord, Task, Wait};
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
 pub struct Tasks {
@@ -123,6 +123,8 @@ impl Tasks {
     pub fn copy_record(&mut self, to: usize, from: usize) {
         if let Ok([to, from]) = self.spaces.get_disjoint_mut([to % TASKS, from % TASKS]) {
             (to.users, to.heap, to.heap_end) = (from.users, from.heap, from.heap_end);
+            // A child does not inherit them.
+            (to.has_locks, to.locks_new) = (false, LocksNew::No);
             (to.forks_in_part, to.arguments) = (from.forks_in_part, from.arguments);
             to.shown.copy_from(&from.shown);
         }

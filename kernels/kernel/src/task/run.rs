@@ -243,7 +243,11 @@ impl<A: Arch> Kernel<A> {
     pub(crate) fn pass_time(&'static self, state: &mut State) {
         if A::cpu() == 0 {
             self.take_typed(state);
-            state.tasks.wake_sleepers(A::now());
+            let now = A::now();
+            state.tasks.wake_sleepers(now);
+            if state.events.pass_time(now) {
+                self.events_changed(state);
+            }
         }
         self.wake_idle(state);
     }

@@ -23,6 +23,8 @@ pub enum Wait {
         /// The process that has the lock, if one has it and the caller's process waits for it.
         holder: Option<u16>,
     },
+    /// Something happens to a counter or a timer with a descriptor.
+    Event,
     /// Something is typed.
     Console,
     /// A file of several becomes ready.
