@@ -11,7 +11,7 @@ use ptarmigan::format::X86_64;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{
-    Access, Advice, AreaFlags, CollapseLimits, LargePages, SharedSpace, Space, SpaceMachine,
+    Access, Advice, AreaFlags, CollapseLimits, EmptyTables, LargePages, SharedSpace, Space, SpaceMachine,
 };
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
@@ -214,6 +214,9 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
         let new = |copy| {
             let mut space = Space::new(on).unwrap();
             space.edit(on).unwrap().set_large_pages(LargePages { in_new_areas: large, copy });
+            // The two spaces differ in this, too.
+            let empty = if copy { EmptyTables::Freed } else { EmptyTables::Kept };
+            space.edit(on).unwrap().set_empty_tables(empty);
             SharedSpace::new(space)
         };
         [false, true].map(new).into()

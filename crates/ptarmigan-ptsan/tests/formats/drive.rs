@@ -8,7 +8,7 @@ use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{
-    Access, Advice, AreaFlags, CollapseLimits, Done, LargePages, Object, Space, SpaceMachine,
+    Access, Advice, AreaFlags, CollapseLimits, Done, EmptyTables, LargePages, Object, Space, SpaceMachine,
 };
 use ptarmigan::table::{Mapped as Leaf, Sizes};
 use ptarmigan::tlb::{CostModel, Costs, SpaceId, TlbConfig};
@@ -184,6 +184,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
                 let large = LargePages { in_new_areas: choice != 0, copy: choice < 2 };
                 space.edit(on).unwrap().set_large_pages(large);
             }
+            let empty = [EmptyTables::Kept, EmptyTables::Covered, EmptyTables::Freed, EmptyTables::Freed];
+            space.edit(on).unwrap().set_empty_tables(empty[choice as usize]);
             self.spaces.push(Mapped { space, map: Map::default() });
         }
         let at = self.rng.below(self.spaces.len() as u64) as usize;

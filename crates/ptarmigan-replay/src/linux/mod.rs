@@ -8,6 +8,7 @@ mod error;
 mod faults;
 mod lock;
 mod objects;
+mod options;
 mod pieces;
 mod tags;
 
@@ -15,4 +16,5 @@ pub use calls::{SPLIT, call, follow_advice, forked, is_found, tables_of};
 pub use error::CallError;
 pub use faults::{HugeFaults, huge_only, is_huge_only, refused};
 pub use objects::has_page;
+pub use options::begin;
 pub use pieces::PAGE;

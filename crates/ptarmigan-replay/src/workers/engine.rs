@@ -10,8 +10,8 @@ use super::watch::Watch;
 use crate::input::schedule::{Op, Program};
 use crate::input::trace::{PackedEvent, PackedKind, Trace};
 use crate::linux::{
-    CallError, HugeFaults, PAGE, call, follow_advice, forked, huge_only, is_found, is_huge_only, refused,
-    tables_of,
+    CallError, HugeFaults, PAGE, begin, call, follow_advice, forked, huge_only, is_found, is_huge_only,
+    refused, tables_of,
 };
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId};
@@ -357,10 +357,8 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         let end = stack_end << PAGE;
         let pages = (u64::from(arg_pages) << PAGE).div_ceil(1 << F::PAGE_SHIFT);
         let mut made = Space::exec(on, VirtAddr(end), pages);
-        if self.large_pages
-            && let Ok(space) = &mut made
-        {
-            space.edit(on)?.set_large_pages(self.trace.huge.in_spaces());
+        if let Ok(space) = &mut made {
+            begin(&mut space.edit(on)?, self.large_pages.then_some(self.trace.huge));
         }
         let written = made.as_ref().map_or(Ok(()), |space| {
             let start = end.saturating_sub(pages.max(1) << F::PAGE_SHIFT);

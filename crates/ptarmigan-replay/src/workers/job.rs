@@ -9,6 +9,7 @@ use super::watch::Watches;
 use crate::error::{Context, Failure};
 use crate::input::schedule::{Program, Schedule};
 use crate::input::trace::Trace;
+use crate::linux::begin;
 use ptarmigan::format::Format;
 use ptarmigan::machine::On;
 use ptarmigan::space::Space;
@@ -109,10 +110,8 @@ impl<'a> Job<'a> {
                 "no memory for the first space"
             };
             let mut first = Space::<F>::new(on).context(what)?;
-            if self.large_pages {
-                let large = self.trace.huge.in_spaces();
-                first.edit(on).context("cannot begin")?.set_large_pages(large);
-            }
+            let huge = self.large_pages.then_some(self.trace.huge);
+            begin(&mut first.edit(on).context("cannot begin")?, huge);
             spaces.set(0, first);
             copies.push(spaces);
         }

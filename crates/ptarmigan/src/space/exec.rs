@@ -7,7 +7,6 @@ use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Format};
 use crate::gather::Gather;
 use crate::machine::On;
-use crate::table::Free;
 
 impl<F: Format> Space<F> {
     /// The space of a program that is being loaded: empty but for a stack that ends at `stack_end`
@@ -93,11 +92,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// Clears the entries in `range`, where no area lies, and frees the tables that no area around
     /// it needs.
     fn unmap_pages(&mut self, range: VirtRange, gather: &mut Gather<'_, M>) {
-        let State { tables, areas, .. } = &mut *self.state;
-        let free = Free::Span {
-            floor: areas.last_before(self.on, range.start).map_or(0, |a| a.end),
-            ceiling: areas.at_or_after(self.on, range.end).map_or(F::USER_END, |a| a.start),
-        };
-        tables.unmap_sizes(range, free, gather, |gather, level, _, raw| release::<F, M>(gather, level, raw));
+        let free = self.state.beside_areas(self.on, range);
+        self.state
+            .tables
+            .unmap_sizes(range, free, gather, |gather, level, _, raw| release::<F, M>(gather, level, raw));
     }
 }

@@ -24,8 +24,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let mut tables = Tables::new(on, AllocFlags::NORMAL)?;
         tables.count_large();
         let areas = copied.keep();
-        let State { heap, stack_limit, tag, large, .. } = *self.state;
-        let state = State { tables, areas, recent: Default::default(), heap, stack_limit, tag, large };
+        let State { heap, stack_limit, tag, large, empty_tables, .. } = *self.state;
+        let recent = Default::default();
+        let state = State { tables, areas, recent, heap, stack_limit, tag, large, empty_tables };
         let mut child = Unfinished::new(on, Space { state, tlb: on.tlb().new_space() });
         let mut result = Ok(());
         let mut left_out = false;

@@ -2,6 +2,7 @@
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags, Object};
 use super::areas::AreaError;
+use super::empty::EmptyTables;
 use super::fault::FaultError;
 use super::large::is_sole;
 use super::state::{SpaceMut, State, release};
@@ -9,12 +10,12 @@ use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Format};
 use crate::gather::Gather;
 use crate::page::Level;
-use crate::table::Free;
 
 /// The effect of `madvise` on pages; other advice does not affect tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// `MADV_DONTNEED`: pages go, areas stay.
+    /// `MADV_DONTNEED`: pages go, areas stay, and tables as [`EmptyTables`](super::EmptyTables)
+    /// says.
     DontNeed,
     /// `MADV_DONTFORK` (true) and `MADV_DOFORK` (false).
     DontFork(bool),
@@ -165,7 +166,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     }
 
     /// Unmaps everything in `range`. Tables go by Linux's rule: those whose span holds no other
-    /// area any more.
+    /// area any more, or all that are empty ([`EmptyTables`](super::EmptyTables)).
     ///
     /// # Errors
     ///
@@ -202,10 +203,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     fn unmap_gone(&mut self, gone: VirtRange) {
         let mut gather = self.gather();
         if !gone.is_empty() {
-            let free = Free::Span {
-                floor: self.state.areas.last_before(self.on, gone.start).map_or(0, |a| a.end),
-                ceiling: self.state.areas.at_or_after(self.on, gone.end).map_or(F::USER_END, |a| a.start),
-            };
+            let free = self.state.beside_areas(self.on, gone);
             self.state.tables.unmap_sizes(gone, free, &mut gather, |gather, level, _, raw| {
                 release::<F, M>(gather, level, raw);
             });
@@ -439,6 +437,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 .change_range(self.on, moved, |a| a.flags = a.flags.without(AreaFlags::PRIVATE));
             debug_assert!(none.is_ok(), "the area is not cut");
         }
+        if keep && self.state.empty_tables == EmptyTables::Freed {
+            self.unmap_gone(moved);
+        }
         Ok(())
     }
 
@@ -498,10 +499,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             Advice::DontNeed => {
                 self.may_flush()?;
                 let mut gather = self.gather();
+                let free = self.state.empty_tables.below_areas();
                 let State { tables, areas, .. } = &mut *self.state;
                 areas.each(self.on, range, |area| {
                     let range = area.range().and(range);
-                    tables.unmap_sizes(range, Free::Covered, &mut gather, |gather, level, _, raw| {
+                    tables.unmap_sizes(range, free, &mut gather, |gather, level, _, raw| {
                         release::<F, M>(gather, level, raw);
                     });
                 });

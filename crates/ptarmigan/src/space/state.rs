@@ -2,6 +2,7 @@
 use super::SpaceMachine;
 use super::area::{Area, LargePages};
 use super::areas::{AreaError, Areas, AreasRef};
+use super::empty::EmptyTables;
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::format::{Attr, Format};
@@ -31,6 +32,8 @@ pub(super) struct State<F: Format> {
     pub tag: u16,
     /// How it uses large pages.
     pub large: LargePages,
+    /// Which empty tables it gives back.
+    pub empty_tables: EmptyTables,
 }
 
 /// Areas that a space remembers from recent faults.
@@ -50,6 +53,7 @@ impl<F: Format> State<F> {
             stack_limit: STACK_LIMIT >> F::PAGE_SHIFT,
             tag: 0,
             large: LargePages::default(),
+            empty_tables: EmptyTables::default(),
         })
     }
 

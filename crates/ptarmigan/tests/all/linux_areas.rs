@@ -6,7 +6,7 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Access, X86_64};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
-use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, FaultError, Space};
+use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, EmptyTables, FaultError, Space};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostMachine, NoTlb};
@@ -55,6 +55,7 @@ fn copied(space: &mut Space<X>, on: On<'_, PlainMachine<'_>>) -> (u32, u32) {
 fn fork_copies_upper_tables_without_leaf_tables_below() {
     on_space(|on, mut space| {
         let mut edit = space.edit(on).unwrap();
+        edit.set_empty_tables(EmptyTables::Covered);
         edit.mmap(pages(BASE, 1024), RW, 0).unwrap();
         edit.fault(VirtAddr(BASE), Access::Write).unwrap();
         edit.madvise(pages(BASE, 1024), Advice::DontNeed).unwrap();
@@ -238,4 +239,65 @@ fn an_area_is_mapped_as_it_is_given() {
         assert_eq!(all, [pages(BASE, 3)]);
         space.end(on).unwrap();
     });
+}
+
+/// Number of tables, with memory that is given back page by page beside an area that stays.
+#[test]
+fn empty_tables_go_as_the_space_is_told() {
+    const TABLES: u64 = 8;
+    for (empty, madvised, covered, unmapped) in [
+        (EmptyTables::Kept, TABLES, TABLES, TABLES),
+        (EmptyTables::Covered, TABLES, 0, TABLES),
+        (EmptyTables::Freed, 0, 0, 0),
+    ] {
+        on_space(|on, mut space| {
+            let leaves = |space: &Space<X>| u64::from(space.tree().count(Level::PTE));
+            let filled = |space: &mut Space<X>| {
+                for at in (0..TABLES * 512).step_by(64) {
+                    write(space, on, BASE + at * PAGE);
+                }
+                assert_eq!(leaves(space), TABLES);
+            };
+            let mut edit = space.edit(on).unwrap();
+            edit.set_empty_tables(empty);
+            edit.mmap(pages(BASE, TABLES * 512), RW, 0).unwrap();
+            filled(&mut space);
+            let child = space.edit(on).unwrap().fork().unwrap();
+            for mut one in [space, child] {
+                assert_eq!(one.edit(on).unwrap().empty_tables(), empty, "a copy has the same");
+                for at in (0..TABLES * 512).step_by(2) {
+                    let part = pages(BASE + at * PAGE, 2);
+                    one.edit(on).unwrap().madvise(part, Advice::DontNeed).unwrap();
+                }
+                assert_eq!(leaves(&one), madvised, "{empty:?}");
+                filled(&mut one);
+                one.edit(on).unwrap().madvise(pages(BASE, TABLES * 512), Advice::DontNeed).unwrap();
+                assert_eq!(leaves(&one), covered, "{empty:?}");
+                filled(&mut one);
+                // A page of each span stays mapped, and has not been touched.
+                for at in (0..TABLES * 512).step_by(512) {
+                    one.edit(on).unwrap().munmap(pages(BASE + at * PAGE, 511)).unwrap();
+                }
+                assert_eq!(leaves(&one), unmapped, "{empty:?}");
+                assert_eq!(one.areas().len(), TABLES as usize);
+                one.end(on).unwrap();
+            }
+        });
+    }
+}
+
+/// Moves leave empty tables where the pages were.
+#[test]
+fn empty_tables_go_with_a_move_that_keeps_its_area() {
+    for (empty, left) in [(EmptyTables::Kept, 1), (EmptyTables::Freed, 0)] {
+        on_space(|on, mut space| {
+            let mut edit = space.edit(on).unwrap();
+            edit.set_empty_tables(empty);
+            edit.mmap(pages(BASE, 8), RW, 0).unwrap();
+            edit.populate(pages(BASE, 8), Access::Write).unwrap();
+            edit.mremap(pages(BASE, 8), pages(BASE + 4 * TABLE, 8), true).unwrap();
+            assert_eq!((edit.areas().len(), space.tree().count(Level::PTE)), (2, 1 + left));
+            space.end(on).unwrap();
+        });
+    }
 }

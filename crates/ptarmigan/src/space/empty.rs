@@ -1,0 +1,72 @@
+//! Chooses the tables that a space gives back when they are left without entries.
+use super::SpaceMachine;
+use super::state::{SpaceMut, State};
+use crate::addr::VirtRange;
+use crate::format::Format;
+use crate::table::Free;
+
+/// Which empty tables a space gives back, with the flush of the pages that left last. All tables
+/// go at its end.
+///
+/// A space that gives memory back in pieces, such as one with an allocator that calls
+/// `madvise(MADV_DONTNEED)`, keeps each leaf table that it ever had unless they are
+/// [`Freed`](Self::Freed): 2 MiB of tables for each GiB on x86-64. A table that is used again is
+/// made again: one more table from the list, and one more entry above it to flush.
+///
+/// Every table counts its entries, so none is searched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmptyTables {
+    /// As Linux 6.1: `munmap` and `mremap` give back tables whose aligned span holds no other area
+    /// any more ([`Free::Span`]), `madvise` none.
+    #[default]
+    Kept,
+    /// As Linux 6.14 with `CONFIG_PT_RECLAIM`: besides, [`Advice::DontNeed`](super::Advice) gives
+    /// back leaf tables of which one call covers the whole span ([`Free::Covered`]).
+    Covered,
+    /// Every call that takes pages away gives back each table that it leaves empty
+    /// ([`Free::Empty`]), whatever areas lie in its span.
+    Freed,
+}
+
+impl EmptyTables {
+    /// Returns the tables that go where pages go and their areas stay.
+    #[inline]
+    pub(super) fn below_areas(self) -> Free {
+        match self {
+            EmptyTables::Kept => Free::Never,
+            EmptyTables::Covered => Free::Covered,
+            EmptyTables::Freed => Free::Empty,
+        }
+    }
+}
+
+impl<F: Format> State<F> {
+    /// Returns the tables that go with `gone`, whose areas are gone.
+    #[inline]
+    pub(super) fn beside_areas<M: SpaceMachine>(
+        &self,
+        on: crate::machine::On<'_, M>,
+        gone: VirtRange,
+    ) -> Free {
+        if self.empty_tables == EmptyTables::Freed {
+            return Free::Empty;
+        }
+        Free::Span {
+            floor: self.areas.last_before(on, gone.start).map_or(0, |a| a.end),
+            ceiling: self.areas.at_or_after(on, gone.end).map_or(F::USER_END, |a| a.start),
+        }
+    }
+}
+
+impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
+    /// Returns which empty tables the space gives back.
+    pub fn empty_tables(&self) -> EmptyTables {
+        self.state.empty_tables
+    }
+
+    /// Sets which empty tables the space gives back from now on; those that are empty already stay
+    /// until a call takes pages away below them. Copies that fork makes from now on have the same.
+    pub fn set_empty_tables(&mut self, empty: EmptyTables) {
+        self.state.empty_tables = empty;
+    }
+}
