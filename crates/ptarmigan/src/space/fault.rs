@@ -462,7 +462,6 @@ impl<F: Format> State<F> {
         let fresh = fresh.keep();
         on.before_mapped::<F>(new_attr, fresh, 1);
         self.note_private(on, flags, hint);
-        let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
         let new = F::leaf(Level::PTE, fresh, new_attr);
         let break_first = F::EVER_BREAKS && others == Use::Walked && F::needs_break(Level::PTE, raw, new);
         if break_first || tlb.is_active_elsewhere(on.cpu()) {
@@ -470,6 +469,7 @@ impl<F: Format> State<F> {
             // to the old frame goes after the flush: until then another space must not take itself
             // for its only user. It goes after the new entry stands: if the flush unwinds, the old
             // one comes back.
+            let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
             let broken = Broken { on, entry: &entry, was: entry.break_off(), fresh: Some(fresh) };
             gather.flush_so_far()?;
             core::mem::forget(broken);
@@ -479,7 +479,16 @@ impl<F: Format> State<F> {
             // reference of its own, and special frames. 2. the gather is one of this page, and the
             // entry was broken off before its flush.
             unsafe { release_flushed::<F, M>(on, raw) };
+        } else if const { F::KEPT == 0 } && !tlb.owes_flush() {
+            entry.replace(others, |_| new);
+            drop(entry);
+            // A flush that is refused now leaves a debt, and the old frame to nobody.
+            if on.tlb().flush_page(on.pin(), tlb, page, F::PAGE_SHIFT).is_ok() {
+                // SAFETY: 1. as above. 2. the entry was replaced before the flush, which has ended.
+                unsafe { release_flushed::<F, M>(on, raw) };
+            }
         } else {
+            let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
             entry.replace(others, |_| new);
             drop(entry);
             release::<F, M>(&mut gather, Level::PTE, raw);

@@ -40,6 +40,7 @@ pub mod hash;
 mod id;
 mod kernel;
 mod mailbox;
+mod one_page;
 mod plan;
 mod readers;
 mod request;

@@ -18,6 +18,7 @@
 //! middle of something that has it already, the request stays unanswered until that is done.
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
+use super::id::Generation;
 use super::mailbox::Asked;
 use super::readers::Epoch;
 use super::request::{FlushRequest, Invalidation, Request, Ticket};
@@ -51,9 +52,24 @@ impl<S: Shootdown> Tlb<S> {
         self.machine.accept(space.machine())?;
         // Interrupts that come in from here to the end of this CPU's own part leave their requests
         // to this call.
-        let mut loaded = self.own(pin)?;
-        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
+        let loaded = self.own(pin)?;
         let generation = space.raise();
+        self.flush_raised(pin, (space, generation), loaded, stale, flags, ticket)
+    }
+
+    /// As [`flush`](Self::flush), which has raised the space's generation, for a CPU that has its
+    /// state for itself.
+    #[inline]
+    pub(super) fn flush_raised(
+        &self,
+        pin: &Pinned<'_>,
+        (space, generation): (&SpaceTlb, Generation),
+        mut loaded: Guard<'_, Loaded>,
+        stale: &Runs,
+        flags: FlushFlags,
+        ticket: &mut Option<Ticket>,
+    ) -> Result<(), TlbRefusal> {
+        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
         let recall = generation.0 & RECALL == 0;
         // Active CPUs first: one that becomes lazy meanwhile is then found in one of the masks.
         let Ticket { active, lazy, waiting, .. } = ticket.insert(Ticket {
@@ -337,7 +353,7 @@ impl<S: Shootdown> Tlb<S> {
 /// Whenever these bits of a generation come to be zero, four times a round, every CPU gives up its
 /// translations of the space: no CPU can then be half a round behind, and the order of generations
 /// holds.
-const RECALL: usize = usize::MAX >> 2;
+pub(super) const RECALL: usize = usize::MAX >> 2;
 
 /// The facts besides the addresses that decide how to flush.
 #[derive(Clone, Copy, Default)]

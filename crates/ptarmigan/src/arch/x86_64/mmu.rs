@@ -132,6 +132,12 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
         let pcid = self.pcid(what.asid);
         let is_loaded = pcid == self.current(pin);
+        if let Scope::Page(at) = what.scope
+            && is_loaded
+            && !what.reload_root
+        {
+            return self.instructions.invlpg(pin, at);
+        }
         let pages = if what.reload_root { None } else { what.scope.pages() };
         match pages {
             Some(pages) if is_loaded => pages.for_each(|at| self.instructions.invlpg(pin, at)),

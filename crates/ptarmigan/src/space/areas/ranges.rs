@@ -1,5 +1,5 @@
 //! Areas are found by address, joined with their neighbours, cut and taken out.
-use super::leaf::Hint;
+use super::leaf::{Hint, Spot};
 use super::{AreaError, Areas};
 use crate::addr::VirtRange;
 use crate::machine::{Machine, On};
@@ -191,19 +191,30 @@ impl Areas {
         range: VirtRange,
         change: impl Fn(&mut Area),
     ) -> Result<(), AreaError> {
-        // Repeated calls often change no area: no cuts then.
-        let mut differs = false;
-        self.each(on, range, |a| {
-            let mut changed = *a;
+        // Repeated calls often change no area, and others whole areas: no cuts then.
+        let mut first = self.seek(on, range.start);
+        let (mut differs, mut reaches_beyond) = (false, false);
+        let mut at = first;
+        while let Some(place) = at {
+            let area = self.get(on, place);
+            if area.start >= range.end {
+                break;
+            }
+            let mut changed = area;
             change(&mut changed);
-            differs |= changed != *a;
-        });
+            differs |= changed != area;
+            reaches_beyond |= area.start < range.start || area.end > range.end;
+            at = self.next(on, place);
+        }
         if !differs {
             return Ok(());
         }
-        self.cut(on, range.start)?;
-        self.cut(on, range.end)?;
-        let mut at = self.seek(on, range.start);
+        if reaches_beyond {
+            self.cut(on, range.start)?;
+            self.cut(on, range.end)?;
+            first = self.seek(on, range.start);
+        }
+        let mut at = first;
         while let Some(place) = at {
             let mut area = self.get(on, place);
             if area.start >= range.end {
@@ -213,19 +224,22 @@ impl Areas {
             self.set(on, place, area);
             at = self.next(on, place);
         }
-        self.join_around(on, range);
+        self.join_from(on, first, range.end);
         Ok(())
     }
 
     /// Joins areas that have become alike, from the one before `range` to the one after it.
     pub(in crate::space) fn join_around<M: Machine>(&mut self, on: On<'_, M>, range: VirtRange) {
-        let mut at = match self.before(on, self.seek(on, range.start)) {
-            Some(before) => Some(before),
-            None => self.seek(on, range.start),
-        };
+        self.join_from(on, self.seek(on, range.start), range.end);
+    }
+
+    /// Joins areas that have become alike, from the one before `first` to the one that starts at or
+    /// above `end`.
+    fn join_from<M: Machine>(&mut self, on: On<'_, M>, first: Option<Spot>, end: u64) {
+        let mut at = self.before(on, first).or(first);
         while let Some(place) = at {
             let left = self.get(on, place);
-            if left.start >= range.end {
+            if left.start >= end {
                 break;
             }
             let Some(next) = self.next(on, place) else { break };

@@ -102,6 +102,12 @@ impl CostModel {
         *scope = if hull == 1 { Scope::Page(start) } else { Scope::Range { start, end, stride } };
     }
 
+    /// Returns whether one page is forgotten by its address, whatever else is known.
+    #[inline]
+    pub(crate) fn names_one_page(&self) -> bool {
+        matches!(self, CostModel::LinuxCeiling { pages } if *pages > 0)
+    }
+
     /// Plans how the pages of `stale` are forgotten. A set that
     /// [stands for everything](SlotSet::is_everything) is forgotten with everything.
     pub fn plan_slots(&self, stale: &SlotSet, facts: &Facts) -> Plan {

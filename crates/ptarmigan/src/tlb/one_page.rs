@@ -1,0 +1,76 @@
+//! Flushes one page, as copy-on-write does for each page that it copies.
+use super::error::TlbRefusal;
+use super::hardware::Shootdown;
+use super::request::Invalidation;
+use super::runs::Runs;
+use super::scope::Scope;
+use super::shootdown::{FlushFlags, RECALL};
+use super::space::SpaceTlb;
+use super::state::Tlb;
+use crate::cpu::Pinned;
+
+impl<S: Shootdown> Tlb<S> {
+    /// Has every CPU that may know the page of 2^`shift` bytes at `page` of `space` forget it, as
+    /// [`flush`](Self::flush) does; no table has been freed. If this CPU alone runs in the space,
+    /// which is the usual case, it goes without the lists, masks and tickets of a flush.
+    ///
+    /// If it unwinds or is refused, the space owes a flush.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] in the middle of another flush of this CPU; no translation has been forgotten
+    /// then.
+    #[inline]
+    pub(crate) fn flush_page(
+        &self,
+        pin: &Pinned<'_>,
+        space: &SpaceTlb,
+        page: u64,
+        shift: u32,
+    ) -> Result<(), TlbRefusal> {
+        let owed = Owed(space);
+        self.accept(pin)?;
+        self.machine.accept(space.machine())?;
+        let mut loaded = self.own(pin)?;
+        // Then the CPUs, as in `flush`.
+        let generation = space.raise();
+        if const { !S::BROADCASTS && S::WALKS_TABLES }
+            && loaded.space == Some(space.id())
+            && !loaded.lazy
+            && loaded.generation.next() == generation
+            && generation.0 & RECALL != 0
+            && self.config.costs.names_one_page()
+            && !space.is_active_elsewhere(pin.cpu())
+        {
+            let what = Invalidation {
+                space: space.id(),
+                asid: loaded.asid,
+                scope: Scope::Page(page),
+                tables_freed: false,
+                reload_root: false,
+            };
+            let tally = self.tally(pin);
+            tally.page.add(1);
+            tally.pages.add(1);
+            self.hardware.invalidate(pin, &what);
+            loaded.generation = generation;
+            self.leave(pin, loaded);
+        } else {
+            let mut stale = Runs::new(shift);
+            stale.insert(page, page.wrapping_add(1 << shift));
+            self.flush_raised(pin, (space, generation), loaded, &stale, FlushFlags::default(), &mut None)?;
+        }
+        core::mem::forget(owed);
+        Ok(())
+    }
+}
+
+/// A flush that has not ended. Dropping it has the next flush of the space be one of everything.
+struct Owed<'s>(&'s SpaceTlb);
+
+impl Drop for Owed<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.owe_flush();
+    }
+}
