@@ -8,8 +8,8 @@ use ptarmigan::frames::MemoryRun;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::setup::{Objects, Place};
 use ptarmigan::space::{
-    Access, Advice, AreaError, AreaFlags, CollapseLimits, Done, FaultError, LargePages, Object, SharedSpace,
-    Space, SpaceMachine,
+    Access, Advice, AreaError, AreaFlags, CollapseLimits, Done, EmptyTables, FaultError, LargePages, Object,
+    SharedSpace, Space, SpaceMachine,
 };
 
 const PAGE: u64 = 4096;
@@ -189,6 +189,8 @@ fn only_areas_that_are_asked_to_have_them() {
         }
         assert_eq!(large(on, &space), 0);
         let mut edit = space.edit(on).unwrap();
+        // An empty table that stays would be in the way.
+        edit.set_empty_tables(EmptyTables::Covered);
         edit.madvise(at(0), Advice::DontNeed).unwrap();
         edit.madvise(at(0), Advice::Large(true)).unwrap();
         assert_eq!(space.fault(on, va(AT + PAGE), Access::Read), Ok(Done::Backed));

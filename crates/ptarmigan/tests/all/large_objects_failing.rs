@@ -9,7 +9,9 @@ use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::setup::Objects;
-use ptarmigan::space::{Access, Advice, AreaFlags, Done, FaultError, Object, Space, SpaceMachine};
+use ptarmigan::space::{
+    Access, Advice, AreaFlags, Done, EmptyTables, FaultError, Object, Space, SpaceMachine,
+};
 use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 
 const PAGE: u64 = 4096;
@@ -119,6 +121,7 @@ fn all_of_an_object_is_split_without_any_memory() {
         });
         // The same by the permission to write, of a block.
         let mut edit = space.edit(on).unwrap();
+        edit.set_empty_tables(EmptyTables::Covered);
         edit.madvise(range(AT, AT + 3 * M2), Advice::DontNeed).unwrap();
         edit.madvise(range(AT, AT + 3 * M2), Advice::Large(true)).unwrap();
         edit.populate(range(AT, AT + M2), Access::Write).unwrap();
@@ -200,6 +203,7 @@ fn an_object_that_is_cut_short_is_unmapped_from_each_space_and_its_pages_come_ba
         }
         store.resize(cut);
         for space in &mut spaces {
+            space.edit(on).unwrap().set_empty_tables(EmptyTables::Covered);
             space.edit(on).unwrap().madvise(range(AT + cut * PAGE, AT + 3 * M2), Advice::DontNeed).unwrap();
             assert_eq!(shifts(on, space).len(), 1 + 100);
             let beyond = va(AT + cut * PAGE);
