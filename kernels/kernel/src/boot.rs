@@ -1,6 +1,8 @@
 //! From a machine that is set up to process 1.
 
 use ptarmigan::machine::Machine as _;
+use ptarmigan::params::ParamError;
+use ptarmigan::space::EmptyTables;
 use ptarmigan_kernel_base::{fail, say};
 
 use crate::arch::Arch;
@@ -21,15 +23,10 @@ impl<A: Arch> Kernel<A> {
         let mut state = self.lock();
         state.command_line = command_line.clone();
         without::read(command_line.text());
-        state.large_pages = params::large_pages(command_line.text()).unwrap_or_else(|e| {
-            say!("kernel: command line: {e}; it is left out");
-            params::LargePolicy::Never
-        });
-        let around = params::fault_around(command_line.text()).unwrap_or_else(|e| {
-            say!("kernel: command line: {e}; it is left out");
-            params::AROUND
-        });
-        self.machine.get().set_fault_around(around);
+        let text = command_line.text();
+        state.large_pages = taken(params::large_pages(text), params::LargePolicy::Never);
+        state.empty_tables = taken(params::empty_tables(text), EmptyTables::Kept);
+        self.machine.get().set_fault_around(taken(params::fault_around(text), params::AROUND));
         if archive.is_empty() {
             fail(format_args!(
                 "there is no initial file system: pass a cpio archive (newc), as kernels/linux does"
@@ -136,6 +133,14 @@ fn make_devices(state: &mut State) {
     ] {
         let _ = tree.create_link(dev, name, target);
     }
+}
+
+/// Returns a value of the command line; `otherwise`, and says why, if it is none.
+fn taken<T>(value: Result<T, ParamError<'_>>, otherwise: T) -> T {
+    value.unwrap_or_else(|e| {
+        say!("kernel: command line: {e}; it is left out");
+        otherwise
+    })
 }
 
 /// Opens the console as descriptors 0 to 2 of process 1.

@@ -59,7 +59,7 @@ use limits::TASKS;
 
 use lock::KernelLock;
 use memory::machine::Machine;
-use ptarmigan::space::{Done, SharedSpace};
+use ptarmigan::space::{Done, EmptyTables, SharedSpace};
 use task::{Body, Tasks};
 use without::{Part, leaves_out};
 
@@ -89,6 +89,8 @@ pub struct State {
     pub command_line: params::CommandLine,
     /// Where programs have large pages.
     pub large_pages: params::LargePolicy,
+    /// Which empty tables spaces give back.
+    pub empty_tables: EmptyTables,
     /// Set once the kernel ends.
     pub ending: Option<report::Ending>,
 }
@@ -160,6 +162,7 @@ impl<A: Arch> Kernel<A> {
                 named: syscall::Named::new(),
                 command_line: params::CommandLine::new(),
                 large_pages: params::LargePolicy::Never,
+                empty_tables: EmptyTables::Kept,
                 ending: None,
             }),
             bodies: [const { Raw::new(Body::NONE) }; TASKS],

@@ -4,6 +4,7 @@ use core::fmt;
 
 use ptarmigan::addr::FRAME_SHIFT;
 use ptarmigan::params::{ParamError, Params, Why};
+use ptarmigan::space::EmptyTables;
 
 /// Bytes of a command line at the most.
 const MOST: usize = 2048;
@@ -168,6 +169,19 @@ pub fn large_pages(text: &str) -> Result<LargePolicy, ParamError<'_>> {
     Ok(found.map_or(LargePolicy::Never, |(_, policy)| policy))
 }
 
+/// Returns which empty tables spaces give back, of the last `empty_tables=`; without one,
+/// [`Kept`](EmptyTables::Kept), as Linux 6.1 does.
+///
+/// # Errors
+///
+/// [`ParamError`] if the value is none of those.
+pub fn empty_tables(text: &str) -> Result<EmptyTables, ParamError<'_>> {
+    const NAMES: &str = "kept, covered, freed";
+    let all = [EmptyTables::Kept, EmptyTables::Covered, EmptyTables::Freed];
+    let found = choice(text, "empty_tables", NAMES, &all)?;
+    Ok(found.map_or(EmptyTables::Kept, |(_, empty)| empty))
+}
+
 /// Pages that a fault which reads a page of a file maps at most: those of Linux's 64 KiB.
 pub const AROUND: u32 = 16;
 /// The most bytes that [`fault_around`] takes: those of a leaf table.
@@ -282,6 +296,15 @@ mod tests {
         assert_eq!(large_pages(twice), Ok(LargePolicy::Always));
         let wrong = large_pages("transparent_hugepage=yes").map_err(|e| (e.at, e.what));
         assert_eq!(wrong, Err((21, "yes")));
+    }
+
+    #[test]
+    fn empty_tables_stay_unless_the_line_says_otherwise() {
+        assert_eq!(empty_tables("init=/x"), Ok(EmptyTables::Kept));
+        assert_eq!(empty_tables("empty_tables=covered"), Ok(EmptyTables::Covered));
+        assert_eq!(empty_tables("empty_tables=kept empty_tables=freed"), Ok(EmptyTables::Freed));
+        let wrong = empty_tables("empty_tables=no").map_err(|e| (e.at, e.what));
+        assert_eq!(wrong, Err((13, "no")));
     }
 
     #[test]

@@ -82,7 +82,11 @@ impl<A: Arch> Sys<'_, A> {
         let on = self.on();
         let in_new_areas = self.state.large_pages == LargePolicy::Always;
         // As under Linux, a large page that fork has shared is split by the first write.
-        space.edit(on, |mut edit| edit.set_large_pages(LargePages { in_new_areas, copy: false }))?;
+        let empty = self.state.empty_tables;
+        space.edit(on, |mut edit| {
+            edit.set_large_pages(LargePages { in_new_areas, copy: false });
+            edit.set_empty_tables(empty);
+        })?;
         let shift = if elf.movable { A::ABI.base() } else { 0 };
         let (mut heap, mut headers, mut interpreter) = (0, 0, None);
         for i in 0..elf.segments {
