@@ -558,13 +558,6 @@ fn walk_links<F: Format, M: Machine>(
 ) {
     let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
     let (first, last) = indices::<F>(level, base, range);
-    if first == last {
-        // Most calls are about a few pages: no lines to look at.
-        if let Some(child) = F::linked(level, node.load(first)) {
-            inner(child, base + ((first as u64) << F::shift(level)));
-        }
-        return;
-    }
     node.each_link(first, last, |link| {
         inner(link.child, base + ((link.index as u64) << F::shift(level)));
     });
