@@ -1,8 +1,4 @@
 //! Chooses the tables that a space gives back when they are left without entries.
-use super::SpaceMachine;
-use super::state::{SpaceMut, State};
-use crate::addr::VirtRange;
-use crate::format::Format;
 use crate::table::Free;
 
 /// Which empty tables a space gives back, with the flush of the pages that left last. All tables
@@ -37,36 +33,5 @@ impl EmptyTables {
             EmptyTables::Covered => Free::Covered,
             EmptyTables::Freed => Free::Empty,
         }
-    }
-}
-
-impl<F: Format> State<F> {
-    /// Returns the tables that go with `gone`, whose areas are gone.
-    #[inline]
-    pub(super) fn beside_areas<M: SpaceMachine>(
-        &self,
-        on: crate::machine::On<'_, M>,
-        gone: VirtRange,
-    ) -> Free {
-        if self.empty_tables == EmptyTables::Freed {
-            return Free::Empty;
-        }
-        Free::Span {
-            floor: self.areas.last_before(on, gone.start).map_or(0, |a| a.end),
-            ceiling: self.areas.at_or_after(on, gone.end).map_or(F::USER_END, |a| a.start),
-        }
-    }
-}
-
-impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
-    /// Returns which empty tables the space gives back.
-    pub fn empty_tables(&self) -> EmptyTables {
-        self.state.empty_tables
-    }
-
-    /// Sets which empty tables the space gives back from now on; those that are empty already stay
-    /// until a call takes pages away below them. Copies that fork makes from now on have the same.
-    pub fn set_empty_tables(&mut self, empty: EmptyTables) {
-        self.state.empty_tables = empty;
     }
 }

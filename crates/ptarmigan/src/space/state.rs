@@ -11,7 +11,7 @@ use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
 use crate::page::Level;
 use crate::sync::atomic::AtomicU32;
-use crate::table::{Tables, TreeRef};
+use crate::table::{Free, Tables, TreeRef};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -65,6 +65,18 @@ impl<F: Format> State<F> {
             return Err(AreaError::BadRange(range));
         }
         Ok(range)
+    }
+
+    /// Returns the tables that go with `gone`, whose areas are gone.
+    #[inline]
+    pub(super) fn beside_areas<M: SpaceMachine>(&self, on: On<'_, M>, gone: VirtRange) -> Free {
+        if self.empty_tables == EmptyTables::Freed {
+            return Free::Empty;
+        }
+        Free::Span {
+            floor: self.areas.last_before(on, gone.start).map_or(0, |a| a.end),
+            ceiling: self.areas.at_or_after(on, gone.end).map_or(F::USER_END, |a| a.start),
+        }
     }
 }
 
@@ -315,6 +327,17 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
     #[inline]
     pub(super) fn may_flush(&self) -> Result<(), TlbRefusal> {
         self.on.tlb().may_flush(self.on.pin())
+    }
+
+    /// Returns which empty tables the space gives back.
+    pub fn empty_tables(&self) -> EmptyTables {
+        self.state.empty_tables
+    }
+
+    /// Sets which empty tables the space gives back from now on; those that are empty already stay
+    /// until a call takes pages away below them. Copies that fork makes from now on have the same.
+    pub fn set_empty_tables(&mut self, empty: EmptyTables) {
+        self.state.empty_tables = empty;
     }
 
     /// Returns the area that `va` lies in.
