@@ -5,6 +5,7 @@ pub(crate) mod mappings;
 pub(crate) mod merge;
 pub(crate) mod perf;
 mod ring;
+mod rings;
 pub(crate) mod samples;
 mod sampling;
 pub(crate) mod spill;

@@ -3,20 +3,13 @@
 use super::described::{self, Described};
 use super::merge::Stream;
 use super::ring::PerfRing;
+use super::rings::RingReader;
 use super::samples::Samplers;
 use super::spill::Spill;
-use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::terminal::words::several;
 use ptarmigan_replay::{Context, Failure};
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// Time between two looks at the rings.
-const PAUSE: Duration = Duration::from_millis(20);
 /// The temporary files of samples.
 const FILES: &str = "sampled";
 
@@ -29,18 +22,8 @@ pub(crate) struct CpuSamples {
 
 /// A thread that reads the samples of all CPUs.
 pub(crate) struct Sampling {
-    reader: Option<JoinHandle<io::Result<u64>>>,
-    stop: Arc<AtomicBool>,
+    reader: RingReader,
     cpus: Vec<u16>,
-}
-
-impl Drop for Sampling {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        if let Some(reader) = self.reader.take() {
-            let _ = reader.join();
-        }
-    }
 }
 
 impl Sampling {
@@ -52,45 +35,12 @@ impl Sampling {
             rings.push((ring, described.context("the temporary files beside the output")?));
             cpus.push(cpu);
         }
-        let stop = Arc::<AtomicBool>::default();
-        let stopped = Arc::clone(&stop);
-        let run = move || {
-            let mut lost = 0;
-            loop {
-                let last = stopped.load(Ordering::SeqCst);
-                for (ring, described) in &mut rings {
-                    described.look();
-                    ring.drain(|kind, record| {
-                        if kind == b::PERF_RECORD_LOST {
-                            lost += described::lost_in(record);
-                        }
-                        described.write(kind, record)
-                    })?;
-                    if last {
-                        described.flush()?;
-                    }
-                }
-                if last {
-                    return Ok(lost);
-                }
-                std::thread::sleep(PAUSE);
-            }
-        };
-        let reader = std::thread::Builder::new().name("samples".into()).spawn(run).context("a thread")?;
-        Ok(Self { reader: Some(reader), stop, cpus })
-    }
-
-    /// Stops to read. Returns how many samples the kernel had no room for.
-    fn end(&mut self) -> Result<u64, Failure> {
-        self.stop.store(true, Ordering::SeqCst);
-        let done = self.reader.take().map_or(Ok(Ok(0)), JoinHandle::join);
-        // Without room on the disk the recording has ended, and the readers of events say so.
-        done.map(|lost| lost.unwrap_or(0)).map_err(|_| Failure::new("the reader of samples failed"))
+        Ok(Self { reader: RingReader::start("samples", rings)?, cpus })
     }
 
     /// Ends, and returns the samples by CPU. Says how many were lost.
     pub(crate) fn finish(mut self, spill: &Spill) -> Result<Vec<Stream<'static>>, Failure> {
-        let lost = self.end()?;
+        let lost = self.reader.end()?;
         if lost > 0 {
             let lost = several(lost, "sample");
             print::error(&format!(
@@ -104,6 +54,7 @@ impl Sampling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::linux::sources::rings::PAUSE;
     use crate::record::linux::sources::samples::FAULTS;
     use crate::record::linux::system::sys;
 
@@ -142,7 +93,7 @@ mod tests {
             fault(samples * usize::try_from(FAULTS).expect("a small number"));
             std::thread::sleep(PAUSE * 3);
         }
-        let lost = sampling.end().expect("an end");
+        let lost = sampling.reader.end().expect("an end");
         let kept: usize =
             cpus.iter().map(|&cpu| described::read(&spill, FILES, cpu).expect("a file").events.count()).sum();
         drop(spill);
