@@ -241,7 +241,17 @@ fn no_cpu_reads_the_old_frame_once_another_has_written_to_the_copy() {
 /// CPU 2 still reads the parent's page, with which `change` does something; the child, on CPU 1,
 /// writes to its own meanwhile.
 fn read_while_a_child_writes(change: fn(On<'_, World<2>>, &SharedSpace<Small<2>>)) {
-    in_world(2, Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE }, move |w, a| {
+    read_beside_a_child_that_writes(2, false, change);
+}
+
+/// As above, with so many preemptions. With `comes_back`, CPU 2 rests in the space at first, with
+/// the page in its TLB.
+fn read_beside_a_child_that_writes(
+    preemptions: usize,
+    comes_back: bool,
+    change: fn(On<'_, World<2>>, &SharedSpace<Small<2>>),
+) {
+    in_world(preemptions, Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE }, move |w, a| {
         let (space, child) = forked(a);
         let space = Arc::new(SharedSpace::new(space));
         let shared = Arc::new(SharedSpace::new(child));
@@ -249,11 +259,19 @@ fn read_while_a_child_writes(change: fn(On<'_, World<2>>, &SharedSpace<Small<2>>
         space.activate(w.seen(&pin(2))).unwrap();
         shared.activate(w.seen(&pin(1))).unwrap();
         assert_eq!(w.mmu().read(&pin(2), 0), Some(5));
+        if comes_back {
+            space.rest(w.seen(&pin(2))).unwrap();
+        }
         // One thread is two CPUs: one runs in the child and writes, the other still reads the
         // parent's page.
-        let its = shared.clone();
+        let (its, back) = (shared.clone(), space.clone());
         let other = w.cpu(1, move |w, b| {
             let c = pin(2);
+            if comes_back {
+                back.activate(w.seen(&c)).unwrap();
+                // Before or after the copy: the child's fault finds either.
+                assert!(back.query(w.seen(&c), VirtAddr(0)).unwrap().is_some());
+            }
             its.fault(b, VirtAddr(0), Access::Write).unwrap();
             assert!(w.mmu().write(b.pin(), 0, 9));
             let seen = w.mmu().read(&c, 0);
@@ -282,41 +300,11 @@ fn a_cpu_that_still_reads_its_page_sees_nothing_that_a_child_writes_after_the_co
     });
 }
 
-/// As above, with a CPU that rested in the space, with the page in its TLB, and comes back while
-/// the only CPU that runs there copies the page.
+/// A CPU that rested in the space comes back while the only CPU that runs there copies the page.
 #[test]
 fn a_cpu_that_comes_back_while_its_page_is_copied_sees_nothing_that_a_child_writes() {
-    in_world(3, Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE }, move |w, a| {
-        let (space, child) = forked(a);
-        let space = Arc::new(SharedSpace::new(space));
-        let shared = Arc::new(SharedSpace::new(child));
-        space.activate(a).unwrap();
-        space.activate(w.seen(&pin(2))).unwrap();
-        shared.activate(w.seen(&pin(1))).unwrap();
-        assert_eq!(w.mmu().read(&pin(2), 0), Some(5));
-        space.rest(w.seen(&pin(2))).unwrap();
-        let (its, back) = (shared.clone(), space.clone());
-        let other = w.cpu(1, move |w, b| {
-            let c = pin(2);
-            back.activate(w.seen(&c)).unwrap();
-            // Before or after the copy: the child's fault finds either.
-            assert!(back.query(w.seen(&c), VirtAddr(0)).unwrap().is_some());
-            its.fault(b, VirtAddr(0), Access::Write).unwrap();
-            assert!(w.mmu().write(b.pin(), 0, 9));
-            let seen = w.mmu().read(&c, 0);
-            assert!(seen.is_none_or(|v| v == 5), "the parent reads {seen:?}, which its child wrote");
-            w.until_all_left(&[b.pin(), &c]);
-        });
-        space.fault(a, VirtAddr(0), Access::Write).unwrap();
-        w.leave();
-        other.join().unwrap();
-        leave_all(w, &space, [0, 2]);
-        shared.deactivate(w.seen(&pin(1))).unwrap();
-        let (space, child) = (last(space).into_inner(), last(shared).into_inner());
-        assert_eq!(w.memory.read(frame_at(a, &space)), 5);
-        assert_eq!(w.memory.read(frame_at(a, &child)), 9);
-        space.end(a).unwrap();
-        child.end(a).unwrap();
+    read_beside_a_child_that_writes(3, true, |on, space| {
+        space.fault(on, VirtAddr(0), Access::Write).unwrap();
     });
 }
 
