@@ -72,6 +72,11 @@ impl Contender {
         self.name.starts_with("linux-newer")
     }
 
+    /// Whether it has large pages where programs ask for them.
+    fn is_advised(&self) -> bool {
+        self.append.contains("transparent_hugepage=madvise")
+    }
+
     pub fn arch(&self) -> Arch {
         Arch::ALL.into_iter().find(|arch| self.name.contains(arch.name())).unwrap_or(Arch::X86_64)
     }
@@ -86,21 +91,8 @@ pub fn of(program: &str) -> &'static [Contender] {
 /// them. The suite `ours` has more.
 pub fn of_suite(suite: &str) -> Vec<&'static Contender> {
     let more: &[Contender] = if suite == "ours" { &OURS } else { &[] };
-    SUITE.iter().chain(more).collect()
+    LARGE.iter().filter(|contender| !contender.is_advised()).chain(more).collect()
 }
-
-const SUITE: [Contender; 6] = [
-    Contender::new("linux-x86_64", "", "Linux"),
-    Contender::new("linux-x86_64-noinit", "init_on_alloc=0", "Linux; memory not cleared twice"),
-    Contender::new("linux-x86_64-always", "transparent_hugepage=always", "Linux, large where it fits"),
-    Contender::new(
-        "linux-x86_64-always-noinit",
-        "transparent_hugepage=always init_on_alloc=0",
-        "the same; memory not cleared twice",
-    ),
-    Contender::new("ptarmigan-x86_64", "", "the library"),
-    Contender::new("ptarmigan-x86_64-always", "transparent_hugepage=always", "the library, where it fits"),
-];
 
 const OURS: [Contender; 3] = [
     Contender::new("plain-x86_64", "quicklist=off", "the library without quicklists"),
