@@ -16,15 +16,7 @@
 #include <unistd.h>
 
 #include "arch.h"
-
-static int failures;
-
-static void check(const char *what, int right) {
-    if (!right) {
-        printf("WRONG %s (errno %d)\n", what, errno);
-        failures++;
-    }
-}
+#include "answers.h"
 
 /* Every call with the same bad argument in each place: nothing is to come of it but an error. */
 static void every_call(long bad) {

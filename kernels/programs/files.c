@@ -20,24 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "answers.h"
+
 enum { PAGE = 4096 };
-static int failures, checks;
-
-static void check(const char *what, int right) {
-    checks++;
-    if (!right) {
-        printf("WRONG %s (errno %d)\n", what, errno);
-        failures++;
-    }
-}
-
-/* The call returns -1 and this error; or anything but -1, if the error is 0. */
-#define ANSWERS(error, call) \
-    do { \
-        errno = 0; \
-        long answer = (long)(call); \
-        check(#call, (error) ? answer == -1 && errno == (error) : answer != -1); \
-    } while (0)
 
 static int lock(int file, int command, int kind, off_t start, off_t len) {
     struct flock64 lock = {.l_type = kind, .l_whence = SEEK_SET, .l_start = start, .l_len = len};

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "arch.h"
+#include "answers.h"
 
 #define PAGE 4096ul
 #define BASE ((char *)0x50000000)
@@ -25,24 +26,6 @@
 extern char _end[];
 static char in_bss[40];
 static int in_data = 5;
-static int failures, checks;
-
-static void check(const char *what, int right) {
-    checks++;
-    if (!right) {
-        printf("WRONG %s (errno %d)\n", what, errno);
-        failures++;
-    }
-}
-
-/* The call returns -1 and this error; or anything but -1, if the error is 0. */
-#define ANSWERS(error, call) \
-    do { \
-        errno = 0; \
-        long answer = (long)(call); \
-        check(#call, (error) ? answer == -1 && errno == (error) : answer != -1); \
-    } while (0)
-
 static sigjmp_buf before;
 static void jump(int number) { siglongjmp(before, number); }
 

@@ -21,22 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int failures, checks;
-
-static void check(const char *what, int right) {
-    checks++;
-    if (!right) {
-        printf("WRONG %s (errno %d)\n", what, errno);
-        failures++;
-    }
-}
-
-#define ANSWERS(error, call) \
-    do { \
-        errno = 0; \
-        long answer = (long)(call); \
-        check(#call, (error) ? answer == -1 && errno == (error) : answer != -1); \
-    } while (0)
+#include "answers.h"
 
 static int64_t now(void) {
     struct timespec time;

@@ -17,23 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "answers.h"
+
 enum { PAGE = 4096 };
-static int failures, checks;
-
-static void check(const char *what, int right) {
-    checks++;
-    if (!right) {
-        printf("WRONG %s (errno %d)\n", what, errno);
-        failures++;
-    }
-}
-
-#define ANSWERS(error, call) \
-    do { \
-        errno = 0; \
-        long answer = (long)(call); \
-        check(#call, (error) ? answer == -1 && errno == (error) : answer != -1); \
-    } while (0)
 
 static char text[1 << 20];
 

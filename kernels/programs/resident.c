@@ -16,26 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "answers.h"
+
 #define PAGE 4096ul
 #define BASE ((char *)0x50000000)
 #define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS)
-static int failures, checks;
-
-static void check(const char *what, int right) {
-    checks++;
-    if (!right) {
-        printf("WRONG %s (errno %d)\n", what, errno);
-        failures++;
-    }
-}
-
-#define ANSWERS(error, call) \
-    do { \
-        errno = 0; \
-        long answer = (long)(call); \
-        check(#call, (error) ? answer == -1 && errno == (error) : answer != -1); \
-    } while (0)
-
 #define MAP(first, count, rights, flags, file, place) \
     check("mmap", mmap(BASE + (first) * PAGE, (count) * PAGE, rights, (flags) | MAP_FIXED, file, (place) * PAGE) == BASE + (first) * PAGE)
 

@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 #include "arch.h"
+#include "answers.h"
 
 static volatile sig_atomic_t handled;
 static sigjmp_buf before;
-static int failures;
 
 static void plain(int number) { (void)number; handled++; }
 static void with_context(int number, siginfo_t *info, void *context) {
@@ -28,13 +28,6 @@ static void with_context(int number, siginfo_t *info, void *context) {
     handled += info && context ? 100 : 1000;
 }
 static void jump(int number) { (void)number; siglongjmp(before, 1); }
-
-static void check(const char *what, int right) {
-    if (!right) {
-        printf("WRONG %s (errno %d)\n", what, errno);
-        failures++;
-    }
-}
 
 /* A child that sends this process a signal after a while, and then writes a byte, if it is to. */
 static pid_t sender(int file) {

@@ -6,17 +6,7 @@
 #define FILE_SIZE (8 * MIB)
 
 /* A process that ends at once. */
-static long process_fork(void) {
-    for (int i = 0; i < 32; i++) {
-        begin();
-        pid_t child = fork();
-        if (child == 0)
-            _exit(0);
-        reap(child);
-        end();
-    }
-    return 32;
-}
+static long process_fork(void) { return forks(32); }
 
 static long process_run(const char *program, char *const arguments[], int times) {
     if (access(program, X_OK)) {

@@ -323,16 +323,9 @@ static long areas_8000(void) { return remap_one(8000); }
 
 static long fork_areas(void) {
     char *memory = many_areas(1000);
-    for (int i = 0; i < 3; i++) {
-        begin();
-        pid_t child = fork();
-        if (child == 0)
-            _exit(0);
-        reap(child);
-        end();
-    }
+    long times = forks(3);
     munmap(memory, 2000 * PAGE);
-    return 3;
+    return times;
 }
 
 /* Moves. */
@@ -396,19 +389,7 @@ static long break_touch(void) {
 
 /* What is no page table's work. */
 
-static void *nothing(void *argument) { return argument; }
-
-static long threads(void) {
-    for (int i = 0; i < 32; i++) {
-        pthread_t thread;
-        begin();
-        if (pthread_create(&thread, 0, nothing, 0))
-            fail("pthread_create");
-        pthread_join(thread, 0);
-        end();
-    }
-    return 32;
-}
+static long threads_32(void) { return threads(32); }
 
 static void *writes_8m(void *memory) {
     write_each(memory, 8 * MIB, PAGE);
@@ -507,7 +488,7 @@ static const struct suite_case cases[] = {
     {"mremap-grow", "operation", grow},
     {"brk", "operation", program_break},
     {"brk-write", "page", break_touch},
-    {"threads", "operation", threads},
+    {"threads", "operation", threads_32},
     {"two-threads-write", "page", two_threads},
     {"pipe-ping-pong", "operation", ping_pong},
     {"getppid", "operation", call},

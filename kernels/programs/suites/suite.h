@@ -137,6 +137,34 @@ static inline void reap(pid_t child) {
         fail("waitpid");
 }
 
+/* Children that end at once, one after the other; the number of operations. */
+static inline long forks(int times) {
+    for (int i = 0; i < times; i++) {
+        begin();
+        pid_t child = fork();
+        if (child == 0)
+            _exit(0);
+        reap(child);
+        end();
+    }
+    return times;
+}
+
+static inline void *end_at_once(void *argument) { return argument; }
+
+/* Threads that end at once, one after the other; the number of operations. */
+static inline long threads(int times) {
+    for (int i = 0; i < times; i++) {
+        pthread_t thread;
+        begin();
+        if (pthread_create(&thread, 0, end_at_once, 0))
+            fail("pthread_create");
+        pthread_join(thread, 0);
+        end();
+    }
+    return times;
+}
+
 /* A file of so many bytes in memory; all pages are written. */
 static inline int file_of(size_t size) {
     static const char page[PAGE] = {1};

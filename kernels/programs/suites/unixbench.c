@@ -3,17 +3,7 @@
 #include "suite.h"
 
 /* A process is made and ends, and its parent waits. */
-static long spawn(void) {
-    for (int i = 0; i < 64; i++) {
-        begin();
-        pid_t child = fork();
-        if (child == 0)
-            _exit(0);
-        reap(child);
-        end();
-    }
-    return 64;
-}
+static long spawn(void) { return forks(64); }
 
 enum { EXECS = 32 };
 

@@ -96,31 +96,9 @@ static long tlb_flush1(void) { return drop_file(MAP_PRIVATE, 0); }
 static long tlb_flush2(void) { return drop_pages(MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
 static long tlb_flush3(void) { return drop_file(MAP_SHARED, 7); }
 
-static long fork1(void) {
-    for (int i = 0; i < 32; i++) {
-        begin();
-        pid_t child = fork();
-        if (child == 0)
-            _exit(0);
-        reap(child);
-        end();
-    }
-    return 32;
-}
+static long fork1(void) { return forks(32); }
 
-static void *nothing(void *argument) { return argument; }
-
-static long threadspawn1(void) {
-    for (int i = 0; i < 32; i++) {
-        pthread_t thread;
-        begin();
-        if (pthread_create(&thread, 0, nothing, 0))
-            fail("pthread_create");
-        pthread_join(thread, 0);
-        end();
-    }
-    return 32;
-}
+static long threadspawn1(void) { return threads(32); }
 
 static const struct suite_case cases[] = {
     {"page_fault1", "page", page_fault1}, {"page_fault2", "page", page_fault2}, {"page_fault3", "page", page_fault3},
