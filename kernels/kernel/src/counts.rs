@@ -44,6 +44,16 @@ counts! {
 /// How many counts there are.
 pub const COUNTS: usize = 21;
 
+/// Faults that gave a page, or a right to one.
+pub const FAULTS_SERVED: [Count; 6] = [
+    Count::FaultZero,
+    Count::FaultFresh,
+    Count::FaultLarge,
+    Count::FaultBacked,
+    Count::FaultCopied,
+    Count::FaultReused,
+];
+
 /// The counts of one CPU, which alone adds to them. They wrap around where words have 32 bits.
 #[repr(align(128))]
 pub struct Counts([AtomicUsize; COUNTS]);
@@ -57,17 +67,8 @@ impl Counts {
     /// Returns the number of faults that were served.
     #[inline]
     pub fn faults(&self) -> usize {
-        const FAULTS: [Count; 7] = [
-            Count::FaultZero,
-            Count::FaultFresh,
-            Count::FaultLarge,
-            Count::FaultBacked,
-            Count::FaultCopied,
-            Count::FaultReused,
-            Count::FaultSpurious,
-        ];
         let one = |what: &Count| self.0[*what as usize].load(Ordering::Relaxed);
-        FAULTS.iter().map(one).fold(0, usize::wrapping_add)
+        FAULTS_SERVED.iter().chain([&Count::FaultSpurious]).map(one).fold(0, usize::wrapping_add)
     }
 
     /// Adds one. The calling CPU is the one whose counts these are.

@@ -10,7 +10,7 @@ use ptarmigan_kernel_base::fail;
 
 use crate::Kernel;
 use crate::arch::Arch;
-use crate::counts::Count;
+use crate::counts::{Count, FAULTS_SERVED};
 
 /// Such faults in a row that end the machine. A program that finds stale translations for all pages
 /// of 4 GiB has as many.
@@ -35,17 +35,9 @@ impl<A: Arch> Kernel<A> {
     #[cold]
     #[inline(never)]
     pub(crate) fn fault_came_back(&self) {
-        const PROGRESS: [Count; 7] = [
-            Count::FaultZero,
-            Count::FaultFresh,
-            Count::FaultLarge,
-            Count::FaultBacked,
-            Count::FaultCopied,
-            Count::FaultReused,
-            Count::Calls,
-        ];
         let cpu = &self.cpus[A::cpu()];
-        let progress = PROGRESS.iter().map(|count| cpu.counts.get(*count as usize)).sum();
+        let counts = FAULTS_SERVED.iter().chain([&Count::Calls]);
+        let progress = counts.map(|count| cpu.counts.get(*count as usize)).sum();
         let before = cpu.stuck.progress.swap(progress, Ordering::Relaxed);
         let in_a_row = if before == progress { cpu.stuck.in_a_row.load(Ordering::Relaxed) + 1 } else { 1 };
         cpu.stuck.in_a_row.store(in_a_row, Ordering::Relaxed);

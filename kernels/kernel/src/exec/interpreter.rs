@@ -16,6 +16,7 @@ use crate::errno::Errno;
 use crate::fs::{Kind, path};
 use crate::memory::TaskSpace;
 use crate::syscall::Sys;
+use crate::syscall::reach::gap;
 
 const PAGE: u64 = FRAME_SIZE as u64;
 
@@ -101,8 +102,7 @@ impl<A: Arch> Sys<'_, A> {
                 }
             }
             let all = all.ok_or(Errno::ELIBBAD)?;
-            let gap = space.edit(self.on(), |edit| edit.find_gap(all.len(), super::load::limit::<A>()))?;
-            let gap = gap.filter(|gap| gap.start >= PAGE).ok_or(Errno::ENOMEM)?;
+            let gap = space.edit(self.on(), |edit| gap::<A>(&edit, all.len()))??;
             // A file whose addresses begin above all gaps cannot be moved there.
             shift = gap.start.checked_sub(all.start).ok_or(Errno::ELIBBAD)?;
         }

@@ -2,9 +2,9 @@
 
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::format::Format;
-use ptarmigan::space::{AreaError, AreaFlags, LargePages, Object, Space};
+use ptarmigan::space::{LargePages, Space};
 
-use super::elf::{Elf, HEADER, INTERPRETER, LOAD, Pages, Segment};
+use super::elf::{Elf, HEADER, INTERPRETER, LOAD};
 use super::interpreter::Placed;
 use super::stack::{self, Facts};
 use crate::arch::{Arch, Context};
@@ -16,12 +16,6 @@ use crate::params::LargePolicy;
 use crate::signal::SignalStack;
 use crate::syscall::{Stop, Sys};
 use crate::task::{LocksNew, Wait};
-
-/// Returns the end of the addresses of segments: below the stack with its largest size.
-pub(super) const fn limit<A: Arch>() -> u64 {
-    let (below, end) = (A::STACK_END - (16 << 20), A::Format::USER_END);
-    if below < end { below } else { end }
-}
 
 /// A space that a program can begin in.
 struct Built {
@@ -128,53 +122,6 @@ impl<A: Arch> Sys<'_, A> {
         let stack = stack::write::<A>(on, space, &self.state.tasks.arguments, &facts)?;
         let interpreter = interpreter.map(|interpreter| interpreter.object);
         Ok(Built { begin: placed.entry, stack, heap, interpreter })
-    }
-
-    /// Reads the header of segment `i` of a file.
-    ///
-    /// # Errors
-    ///
-    /// [`Errno::ENOEXEC`] if it is cut.
-    #[inline]
-    pub(super) fn segment(&self, object: u32, elf: &Elf, i: usize) -> Result<Segment, Errno> {
-        let mut bytes = [0; HEADER];
-        let n = self.kernel.read_object(object, elf.segment_at(i)?, &mut bytes[..elf.segment_size]);
-        Segment::parse(A::ABI, &bytes[..n])
-    }
-
-    /// Maps a segment; returns the end of its last page.
-    pub(super) fn map_segment(
-        &mut self,
-        space: &mut TaskSpace<A>,
-        object: u32,
-        segment: &Segment,
-        shift: u64,
-    ) -> Result<u64, Errno> {
-        let objects = self.kernel.objects();
-        let Pages { file, offset, zero, tail } = segment.pages(shift, limit::<A>(), objects.size(object))?;
-        let mut permissions = AreaFlags::default();
-        for (bit, flag) in [(4, AreaFlags::READ), (2, AreaFlags::WRITE), (1, AreaFlags::EXEC)] {
-            if segment.flags & bit != 0 {
-                permissions = permissions.with(flag);
-            }
-        }
-        let on = self.on();
-        let mapped = space.edit(on, |mut edit| {
-            if file.start < file.end {
-                let backing = Object { id: object, offset };
-                edit.mmap(file, permissions.with(AreaFlags::BACKED), backing)?;
-            }
-            if zero.start < zero.end {
-                edit.mmap(zero, permissions, 0)?;
-            }
-            Ok::<_, AreaError>(())
-        });
-        mapped?.map_err(|_| Errno::ENOMEM)?;
-        // The bytes of the file's last page after the data belong to the program, and are zero.
-        if tail.start < tail.end && permissions.has(AreaFlags::WRITE) {
-            space.clear(on, tail.start, (tail.end - tail.start) as usize)?;
-        }
-        Ok(zero.end)
     }
 
     /// Gives the task, which is alone in its process, its new space, and takes the old one down if

@@ -5,6 +5,7 @@ mod elf;
 mod interpreter;
 mod load;
 mod script;
+mod segments;
 mod stack;
 
 pub use arguments::Arguments;

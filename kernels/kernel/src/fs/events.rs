@@ -6,7 +6,7 @@ use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
 use crate::{Kernel, State};
 
-use super::io::waits;
+use super::blocking::waits;
 
 /// Counters at the most.
 const COUNTERS: usize = 128;
@@ -91,7 +91,7 @@ impl Timer {
     }
 
     /// Returns the changes until now: it never becomes ready to be written. Expirations after the
-    /// first are none until that was read, as under Linux.
+    /// first do not count until that was read, as under Linux.
     pub fn changes(&self, now: u64) -> Changes {
         (self.before + u64::from(self.expired(now) > 0), 0)
     }

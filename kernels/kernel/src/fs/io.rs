@@ -3,6 +3,7 @@
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
 use ptarmigan::format::Access;
 
+use super::blocking::waits;
 use super::console;
 use super::open::What;
 use super::pipe::{PIPE_BUF, Run};
@@ -16,8 +17,6 @@ use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
 
 const PAGE: u64 = FRAME_SIZE as u64;
-/// `O_NONBLOCK`.
-pub const NONBLOCK: u32 = 0o4000;
 /// `O_APPEND`.
 pub const APPEND: u32 = 0o2000;
 /// Bytes of one call at the most.
@@ -298,9 +297,4 @@ impl<A: Arch> Sys<'_, A> {
             Ok(A::page(on.pin(), frame, |page| f(piece, page.wrapping_add(first), n))?)
         })
     }
-}
-
-/// Returns the end of a call that cannot go on: it waits, or fails if the file says so.
-pub(super) fn waits(flags: u32, wait: Wait) -> Stop {
-    if flags & NONBLOCK != 0 { Errno::EAGAIN.into() } else { Stop::Block(wait) }
 }

@@ -1,6 +1,7 @@
 //! Files: the tree in memory, open files and descriptors, pipes, the console, `/proc`, and the
 //! initial file system.
 
+pub mod blocking;
 pub mod console;
 pub mod cpio;
 pub mod descriptors;

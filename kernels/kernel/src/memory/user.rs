@@ -18,6 +18,11 @@ use crate::errno::Errno;
 
 const PAGE: u64 = FRAME_SIZE as u64;
 
+/// Returns the number that at most 8 bytes of a program are.
+pub fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+}
+
 /// Returns the frame in which a program's page is, after the kernel made it present for `access`.
 fn frame<A: Arch>(
     space: &mut SpaceMut<'_, A::Format, Machine<A>>,

@@ -4,7 +4,7 @@
 use super::Sys;
 use super::files::AT_FDCWD;
 use super::stat::{EMPTY_PATH, NOFOLLOW};
-use super::time::Width;
+use super::time::{SECOND, Width};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::{Kind, What};
@@ -13,9 +13,8 @@ use crate::fs::{Kind, What};
 const EFFECTIVE: u64 = 0x200;
 const UTIME_NOW: u64 = 0x3fff_ffff;
 const UTIME_OMIT: u64 = 0x3fff_fffe;
-const SECOND: u64 = 1_000_000_000;
 
-/// What becomes of the time of a file.
+/// The new time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NewTime {
     Now,
@@ -37,8 +36,8 @@ fn new_time(seconds: i64, nanos: u64) -> Result<NewTime, Errno> {
 }
 
 impl<A: Arch> Sys<'_, A> {
-    /// Returns the file that a path leads to, as calls with flags have it; `None` for one that is in
-    /// no directory, such as a pipe.
+    /// Returns the file that a path leads to, as calls with flags have it; `None` for one that is
+    /// in no directory, such as a pipe.
     fn inode_at(&mut self, directory: u64, at: u64, flags: u64, known: u64) -> Result<Option<u16>, Errno> {
         let flags = u64::from(flags as u32);
         Errno::EINVAL.when(flags & !(known | NOFOLLOW | EMPTY_PATH) != 0)?;

@@ -1,5 +1,6 @@
 //! `epoll`.
 
+use super::files::CLOEXEC;
 use super::layout::Layout;
 use super::{Stop, Sys};
 use crate::arch::{Abi, Arch};
@@ -8,7 +9,6 @@ use crate::fs::interest::{EDGE, ERR, EXCLUSIVE, HUP, IN, OUT};
 use crate::fs::{Device, Kind, What};
 use crate::task::Wait;
 
-const CLOEXEC: u64 = 0o2_000_000;
 /// Sets that may be in each other in a row.
 pub(super) const NESTED: u32 = 4;
 

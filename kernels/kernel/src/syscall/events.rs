@@ -1,15 +1,13 @@
 //! `eventfd` and `timerfd`.
 
+use super::files::CLOEXEC;
 use super::layout::Layout;
-use super::time::Width;
+use super::time::{SECOND, Width};
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::What;
-use crate::fs::io::NONBLOCK;
-
-const CLOEXEC: u64 = 0o2_000_000;
-const SECOND: u64 = 1_000_000_000;
+use crate::fs::blocking::NONBLOCK;
 
 impl<A: Arch> Sys<'_, A> {
     /// Opens a file that is in no directory, as both to be read and to be written.
@@ -98,8 +96,8 @@ impl<A: Arch> Sys<'_, A> {
         if at == 0 { Ok(None) } else { self.get_time(at, width).map(Some) }
     }
 
-    /// Makes a call with the mask of signals at `at`, if that is not 0. The mask that was there comes
-    /// back with the call's end, or with that of the handler that ends it.
+    /// Makes a call with the mask of signals at `at`, if that is not 0. The mask that was there
+    /// comes back with the call's end, or with that of the handler that ends it.
     pub(super) fn with_mask(
         &mut self,
         at: u64,

@@ -5,7 +5,7 @@ use super::locks::Command;
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::fs::io::NONBLOCK;
+use crate::fs::blocking::NONBLOCK;
 use crate::fs::path::{self, Found, PATH};
 use crate::fs::{Device, Kind, PIPE_CAPACITY, What};
 
@@ -15,7 +15,8 @@ const O_CREAT: u64 = 0o100;
 const O_EXCL: u64 = 0o200;
 const O_TRUNC: u64 = 0o1000;
 const O_APPEND: u64 = 0o2000;
-const O_CLOEXEC: u64 = 0o2_000_000;
+/// `O_CLOEXEC`, and the flag of other calls with its value.
+pub(super) const CLOEXEC: u64 = 0o2_000_000;
 const F_GETPIPE_SZ: u64 = 1032;
 const RWF_HIPRI: u64 = 1;
 const RWF_DSYNC: u64 = 2;
@@ -105,7 +106,7 @@ impl<A: Arch> Sys<'_, A> {
         if matches!(self.state.tree.get(inode).kind, Kind::Proc(_) | Kind::Directory) {
             self.state.open.get_mut(file).process = self.state.tasks.process(found.process.into()).pid;
         }
-        self.descriptor(file, 0, flags & O_CLOEXEC != 0)
+        self.descriptor(file, 0, flags & CLOEXEC != 0)
     }
 
     /// Opens a file that is in no directory, by its name in `/proc`.
@@ -122,7 +123,7 @@ impl<A: Arch> Sys<'_, A> {
         let pipe = self.state.pipes.get_mut(pipe);
         let users = if flags & 3 == 0 { &mut pipe.readers } else { &mut pipe.writers };
         *users += 1;
-        self.descriptor(file, 0, flags & O_CLOEXEC != 0)
+        self.descriptor(file, 0, flags & CLOEXEC != 0)
     }
 
     /// Gives an open file a descriptor, or closes it.
@@ -167,7 +168,7 @@ impl<A: Arch> Sys<'_, A> {
         Ok(self.write_file(file, from, len as usize, at)? as u64)
     }
 
-    /// `preadv2` and `pwritev2`. Files are in memory: nothing is left to be written, or waited for.
+    /// `preadv2` and `pwritev2`. Files are in memory: a write is over when the call returns.
     pub(super) fn vector_with_flags(&mut self, a: [u64; 6], writes: bool) -> Result<u64, Stop> {
         const KNOWN: u64 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC;
         let position = Self::wide(a[3], a[4]);
@@ -236,7 +237,7 @@ impl<A: Arch> Sys<'_, A> {
     /// `pipe2`.
     pub(super) fn pipe(&mut self, at: u64, flags: u64) -> Result<u64, Errno> {
         let kept = (flags & u64::from(NONBLOCK)) as u32;
-        let closing = flags & O_CLOEXEC != 0;
+        let closing = flags & CLOEXEC != 0;
         let pipe = self.kernel.create_pipe(self.state)?;
         let reader = self.state.open.open(What::PipeRead(pipe), kept).inspect_err(|_| {
             self.kernel.close_pipe(self.state, pipe, true);
@@ -280,7 +281,7 @@ impl<A: Arch> Sys<'_, A> {
         // Shared first: the old file of the place may be the same.
         self.state.open.share(file);
         self.kernel.close(self.state, self.process_slot(), new);
-        self.process().files.set(new, file, flags & O_CLOEXEC != 0);
+        self.process().files.set(new, file, flags & CLOEXEC != 0);
         Ok(to)
     }
 

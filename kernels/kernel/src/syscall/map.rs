@@ -6,8 +6,9 @@ use ptarmigan::addr::{FRAME_SIZE, VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Format, FormatExt};
 use ptarmigan::machine::On;
 use ptarmigan::page::Level;
-use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, FaultError, Object, SpaceMut};
+use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, Object};
 
+use super::reach::{BELOW_STACK, Edit, Reach, gap, populate};
 use super::resident::bring;
 use super::{LOCKED, Sys};
 use crate::arch::Arch;
@@ -41,14 +42,9 @@ const MREMAP_DONTUNMAP: u64 = 4;
 /// The last page of user addresses stays unmapped: an instruction that followed the last one there
 /// would be at no address of programs.
 const GUARD: u64 = PAGE;
-/// The gap between the highest mapping and the stack: its largest size, and more.
-const BELOW_STACK: u64 = 16 << 20;
 /// The tag of areas that `mprotect` cannot make writable: shared ones of files that were opened
 /// to be read.
 const READ_ONLY: u16 = 1;
-
-/// A space that a call changes.
-pub(super) type Edit<'e, A> = SpaceMut<'e, <A as Arch>::Format, Machine<A>>;
 
 fn error(e: AreaError) -> Errno {
     match e {
@@ -65,41 +61,6 @@ fn round_up(len: u64) -> Result<u64, Errno> {
 
 fn range(start: u64, len: u64) -> Result<VirtRange, Errno> {
     Ok(VirtRange { start, end: start.checked_add(round_up(len)?).ok_or(Errno::ENOMEM)? })
-}
-
-/// The part of a range that a call reaches, from its start up to the first address where it has to
-/// stop, and why it stops there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
-    pub end: u64,
-    pub stops: Option<Errno>,
-}
-
-impl Reach {
-    /// Begins at `start`.
-    pub fn new(start: u64) -> Self {
-        Reach { end: start, stops: None }
-    }
-
-    /// Goes on to an area. `allows` says if the call may change it.
-    pub fn visit(&mut self, area: &Area, allows: Result<(), Errno>) {
-        if self.stops.is_some() {
-            return;
-        }
-        if area.start > self.end {
-            self.stops = Some(Errno::ENOMEM);
-        } else if let Err(e) = allows {
-            self.stops = Some(e);
-        } else {
-            self.end = area.end;
-        }
-    }
-
-    /// Ends at `end`: at a hole before it, the call stops.
-    pub fn up_to(self, end: u64) -> Self {
-        let stops = if self.end < end { self.stops.or(Some(Errno::ENOMEM)) } else { None };
-        Reach { end: self.end.min(end), stops }
-    }
 }
 
 impl<A: Arch> Sys<'_, A> {
@@ -503,12 +464,6 @@ fn mapped(range: VirtRange, flags: AreaFlags, object: Object, tag: u16) -> Area 
     Area { tag, ..Area::new(range, flags, object) }
 }
 
-/// Finds a gap of `len` bytes below the stack.
-fn gap<A: Arch>(edit: &Edit<'_, A>, len: u64) -> Result<VirtRange, Errno> {
-    let gap = edit.find_gap(len, A::STACK_END - BELOW_STACK);
-    gap.filter(|gap| gap.start >= PAGE).ok_or(Errno::ENOMEM)
-}
-
 /// Returns where `mprotect` begins that has to reach the end of an area that grows.
 fn grown<A: Arch>(
     on: On<'_, Machine<A>>,
@@ -523,59 +478,4 @@ fn grown<A: Arch>(
     Errno::ENOMEM.when(first.start >= border)?;
     Errno::EINVAL.when(!is_down || !first.flags.has(AreaFlags::GROWS_DOWN))?;
     Ok(first.start)
-}
-
-/// Touches all pages of a range, up to the first hole, or the first page that cannot be touched.
-pub(super) fn populate<A: Arch>(
-    on: On<'_, Machine<A>>,
-    edit: &mut Edit<'_, A>,
-    range: VirtRange,
-    access: Access,
-) -> Result<u64, Errno> {
-    let mut reach = Reach::new(range.start);
-    let visited = edit.areas().each(on, range, |area| reach.visit(area, Ok(())));
-    visited.map_err(|_| Errno::EFAULT)?;
-    let reach = reach.up_to(range.end);
-    let mut at = range.start;
-    while at < reach.end {
-        edit.fault(VirtAddr(at), access).map_err(|e| match e {
-            FaultError::NoFrame(_) | FaultError::NoArea(_) => Errno::ENOMEM,
-            FaultError::BeyondObject(_) => Errno::EFAULT,
-            _ => Errno::EINVAL,
-        })?;
-        at += PAGE;
-    }
-    reach.stops.map_or(Ok(0), Err)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn area(start: u64, end: u64) -> Area {
-        Area::new(VirtRange { start: start * PAGE, end: end * PAGE }, AreaFlags::READ, 0)
-    }
-
-    fn reach(start: u64, end: u64, areas: &[(u64, u64, bool)]) -> (u64, Option<Errno>) {
-        let mut reach = Reach::new(start * PAGE);
-        for (first, last, allowed) in areas {
-            reach.visit(&area(*first, *last), if *allowed { Ok(()) } else { Err(Errno::EACCES) });
-        }
-        let reach = reach.up_to(end * PAGE);
-        (reach.end / PAGE, reach.stops)
-    }
-
-    #[test]
-    fn a_call_reaches_up_to_the_first_hole_or_the_first_area_that_must_not_change() {
-        assert_eq!(reach(2, 4, &[(0, 9, true)]), (4, None));
-        assert_eq!(reach(2, 8, &[(0, 4, true), (4, 8, true)]), (8, None));
-        assert_eq!(reach(2, 8, &[(0, 4, true), (5, 8, true)]), (4, Some(Errno::ENOMEM)));
-        assert_eq!(reach(2, 8, &[(3, 8, true)]), (2, Some(Errno::ENOMEM)));
-        assert_eq!(reach(2, 8, &[(0, 7, true)]), (7, Some(Errno::ENOMEM)));
-        assert_eq!(reach(2, 8, &[]), (2, Some(Errno::ENOMEM)));
-        assert_eq!(reach(2, 8, &[(0, 4, true), (4, 9, false)]), (4, Some(Errno::EACCES)));
-        assert_eq!(reach(2, 8, &[(0, 4, false), (5, 9, true)]), (2, Some(Errno::EACCES)));
-        // The first reason is the one that counts.
-        assert_eq!(reach(2, 8, &[(0, 3, true), (4, 5, false)]), (3, Some(Errno::ENOMEM)));
-    }
 }

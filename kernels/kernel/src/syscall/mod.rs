@@ -19,6 +19,7 @@ mod map;
 mod misc;
 mod poll;
 mod process;
+pub(crate) mod reach;
 mod resident;
 mod schedule;
 mod signals;
@@ -34,7 +35,7 @@ use ptarmigan_kernel_base::say;
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
-use crate::memory::{Machine, TaskSpace};
+use crate::memory::{Machine, TaskSpace, user};
 use crate::task::{After, Body, Ends, Wait};
 use crate::{Kernel, State};
 
@@ -146,7 +147,7 @@ impl<'a, A: Arch> Sys<'a, A> {
         let bytes = &mut bytes.as_flattened_mut()[..N * size];
         self.read_bytes(at, bytes)?;
         for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(size)) {
-            *number = bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+            *number = user::number(bytes);
         }
         Ok(numbers)
     }

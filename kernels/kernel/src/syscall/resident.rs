@@ -8,7 +8,7 @@ use ptarmigan::format::{Access, Format};
 use ptarmigan::machine::On;
 use ptarmigan::space::{Area, AreaFlags};
 
-use super::map::{Edit, Reach, populate};
+use super::reach::{Edit, Reach, populate};
 use super::{LOCKED, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -192,7 +192,7 @@ impl<A: Arch> Sys<'_, A> {
         })?
     }
 
-    /// `msync`: what a program stores in a shared mapping is in the file at once.
+    /// `msync`: stores to a shared mapping are in the file at once.
     pub(super) fn synchronize_memory(&mut self, at: u64, len: u64, flags: u64) -> Result<u64, Errno> {
         let flags = u64::from(flags as u32);
         let both = MS_ASYNC | MS_SYNC;

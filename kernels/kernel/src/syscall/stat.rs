@@ -2,6 +2,7 @@
 
 use super::Sys;
 use super::layout::Layout;
+use super::time::SECOND;
 use crate::arch::{Abi, Arch};
 use crate::errno::Errno;
 use crate::fs::{Device, Kind, What};
@@ -10,7 +11,6 @@ use crate::fs::{Device, Kind, What};
 pub(super) const NOFOLLOW: u64 = 0x100;
 /// `AT_EMPTY_PATH`.
 pub(super) const EMPTY_PATH: u64 = 0x1000;
-const SECOND: u64 = 1_000_000_000;
 
 struct Facts {
     inode: u64,

@@ -6,7 +6,8 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::task::Wait;
 
-const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds.
+pub(super) const SECOND: u64 = 1_000_000_000;
 const ABSOLUTE: u64 = 1;
 
 /// The size of numbers in a structure of time.
@@ -66,7 +67,7 @@ impl<A: Arch> Sys<'_, A> {
         Ok(seconds)
     }
 
-    /// `times`: the time in user mode, to a tick; none in the kernel is charged to programs.
+    /// `times`: the time in user mode, to a tick; the kernel's is not charged to programs.
     pub(super) fn times(&mut self, at: u64) -> Result<u64, Errno> {
         if at != 0 {
             let own = self.state.tasks.usage_of(self.process_slot());

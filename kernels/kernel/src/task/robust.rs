@@ -9,6 +9,7 @@ use ptarmigan::cpu::Pinned;
 use super::Body;
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::memory::user::number;
 use crate::{Kernel, State};
 
 /// Entries that are followed at the most, as under Linux.
@@ -66,15 +67,12 @@ impl<A: Arch> Kernel<A> {
         let read = |body: &mut Body<A>, at: u64| {
             let mut bytes = [0; 8];
             body.space.read(on, at, &mut bytes[..word])?;
-            Ok::<_, Errno>(u64::from_le_bytes(bytes))
+            Ok::<_, Errno>(number(&bytes[..word]))
         };
         // Its first entry, where the words are, seen from entries, and the entry that is changing.
         let mut words = [0; 24];
         body.space.read(on, head, &mut words[..3 * word])?;
-        let mut words = words.chunks_exact(word).map(|bytes| match bytes.try_into() {
-            Ok(bytes) => u64::from_le_bytes(bytes),
-            Err(_) => bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)),
-        });
+        let mut words = words.chunks_exact(word).map(number);
         let mut next_word = || words.next().unwrap_or(0);
         let (first, offset, pending) = (next_word(), next_word(), next_word());
         let offset = if word == 4 { i64::from(offset as u32 as i32) } else { offset as i64 };
