@@ -43,7 +43,7 @@ static int lock(int file, int command, int kind, off_t start, off_t len) {
         WIFEXITED(status) ? WEXITSTATUS(status) : 255; \
     })
 
-/* Waits until a task sleeps in a call: nothing says so portably, and a little time does. */
+/* Waits until a task sleeps in a call: no portable call says so, and a little time does. */
 static void a_little(void) { usleep(50000); }
 
 static void handler(int number) { (void)number; }
@@ -252,7 +252,7 @@ static void contents(void) {
     ANSWERS(ENXIO, lseek(file, 4 * PAGE, SEEK_DATA));
     check("far data", pwrite(file, "x", 1, (60 << 20) + 9) == 1 && lseek(file, 4 * PAGE, SEEK_DATA) == 60 << 20);
     check("a hole behind it", lseek(file, 60 << 20, SEEK_HOLE) == (60 << 20) + PAGE);
-    /* A hole in memory that is shared: it is there at once, and what is stored there is in the file. */
+    /* A hole in memory that is shared: it is there at once, and stores to it are in the file. */
     char *memory = mmap(0, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     check("a mapping", memory[3 * PAGE] == 7);
     ANSWERS(0, fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 3 * PAGE, 20 * PAGE));

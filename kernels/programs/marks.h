@@ -16,8 +16,8 @@ enum { REPORT = 63 };
         __asm__ volatile(MARKS_WITH : : "i"((what)*2 + (ends)));                                              \
         break;
 #define MARKS(what) MARK(what, 0) MARK(what, 1)
-#define MARKS4(what) MARKS(what) MARKS((what) + 1) MARKS((what) + 2) MARKS((what) + 3)
-#define MARKS16(what) MARKS4(what) MARKS4((what) + 4) MARKS4((what) + 8) MARKS4((what) + 12)
+#define MARKS4(from) MARKS(from) MARKS((from) + 1) MARKS((from) + 2) MARKS((from) + 3)
+#define MARKS16(from) MARKS4(from) MARKS4((from) + 4) MARKS4((from) + 8) MARKS4((from) + 12)
 
 /* The cases of a program: code for more of them would change what its fork costs. */
 #ifndef MARKS_OF_PROGRAM

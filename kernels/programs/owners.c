@@ -77,7 +77,7 @@ static void owners(void) {
     check("a thread that died", pthread_join(thread, 0) == 0 && pthread_mutex_lock(locks) == EOWNERDEAD);
     pthread_mutex_consistent(locks);
     pthread_mutex_unlock(locks);
-    /* Lists that are none: the task ends, and nothing else happens. */
+    /* Lists that cannot be followed: the task ends all the same. */
     static long loop[3], far[3];
     loop[0] = (long)&loop[0] + 8;
     loop[1] = (long)loop;

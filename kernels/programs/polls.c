@@ -225,7 +225,7 @@ static int change(int file, uint32_t events, uint64_t data) {
     return epoll_ctl(set, EPOLL_CTL_MOD, file, &(struct epoll_event){.events = events, .data.u64 = data});
 }
 
-/* What is told at once: the first event's, 0 for nothing. */
+/* The events that are told at once: the first one's, 0 for no event. */
 static uint32_t tells(void) { return epoll_wait(set, told, 16, 0) == 1 ? told[0].events : 0; }
 
 static void *writer(void *end) {

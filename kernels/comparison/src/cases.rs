@@ -86,7 +86,8 @@ impl Counts {
         all.iter().all(|counts| counts.times > 0).then_some(all)
     }
 
-    /// Reads the plugin's output: numbers of cases, and their counts. `None` if a line is malformed.
+    /// Reads the plugin's output: numbers of cases, and their counts. `None` if a line is
+    /// malformed.
     pub fn lines(text: &str) -> Option<Vec<(usize, Counts)>> {
         let lines = text.lines().filter(|line| !line.starts_with("at "));
         let read = |line: &str| {

@@ -52,7 +52,7 @@ pub fn count_of(at: u64) -> Option<&'static AtomicU64> {
     find(RANGES.get()?, at).map(|group| &COUNTS[group])
 }
 
-/// Returns the counts by group; nothing without groups.
+/// Returns the counts by group; an empty list without groups.
 pub fn counts() -> impl Iterator<Item = u64> {
     let number = if RANGES.get().is_some() { GROUPS } else { 0 };
     COUNTS[..number].iter().map(|count| count.load(Relaxed))

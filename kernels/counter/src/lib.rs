@@ -11,8 +11,8 @@
 //! case` where a case begins and one more where it ends. With `isa=aarch64` it is a `movz` of
 //! `0x5400 + 2 * case` to the register of zeroes. The mark of case [`REPORT`] writes the counts.
 //! With `profile=CASE` it also writes how often each instruction of the kernel was executed in that
-//! case. With `groups=FILE` it counts the kernel's instructions by group, too: a line of the file is
-//! a first address, the address behind the last, both in hexadecimal, and the number of a group.
+//! case. With `groups=FILE` it counts the kernel's instructions by group, too: a line of the file
+//! is a first address, the address behind the last, both in hexadecimal, and the number of a group.
 //! One CPU only.
 
 // Tests are not linked with QEMU, which calls most of this.

@@ -1,9 +1,9 @@
 //! Makes an initial file system: a cpio archive (newc).
 //!
 //! `kernel-initrd OUT ENTRY...`, where an entry is `NAME/` (a directory), `NAME@TARGET` (a symbolic
-//! link), `NAME:MAJOR:MINOR` (a character device), `NAME=FILE` (a file with the content of a file of
-//! the host's) or `+DIRECTORY` (all that a directory of the host's holds, by name). Entries come in
-//! the order in which they are given, so that directories are named first.
+//! link), `NAME:MAJOR:MINOR` (a character device), `NAME=FILE` (a file with the content of a file
+//! of the host's) or `+DIRECTORY` (all that a directory of the host's holds, by name). Entries come
+//! in the order in which they are given, so that directories are named first.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -44,7 +44,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Adds what a directory of the host's holds. `name` is the directory's own, empty or with a
+    /// Adds the files of a directory of the host's. `name` is the directory's own, empty or with a
     /// slash at its end. Sockets, pipes and devices are left out, with a word.
     fn add_all(&mut self, name: &[u8], directory: &Path) -> io::Result<Result<(), String>> {
         let mut all = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;

@@ -135,7 +135,7 @@ fn make_devices(state: &mut State) {
     }
 }
 
-/// Returns a value of the command line; `otherwise`, and says why, if it is none.
+/// Returns a value of the command line; if it cannot be taken, says why and returns `otherwise`.
 fn taken<T>(value: Result<T, ParamError<'_>>, otherwise: T) -> T {
     value.unwrap_or_else(|e| {
         say!("kernel: command line: {e}; it is left out");

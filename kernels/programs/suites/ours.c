@@ -1,4 +1,4 @@
-/* The suite `ours`: what each call about memory costs, and each kind of page fault (docs/suites.md). */
+/* The suite `ours`: the cost of each call about memory, and of each kind of page fault (docs/suites.md). */
 #include "suite.h"
 
 /* Faults and unmapping. */
@@ -387,7 +387,7 @@ static long break_touch(void) {
     return 16 * 64;
 }
 
-/* What is no page table's work. */
+/* Work without page tables. */
 
 static long threads_32(void) { return threads(32); }
 

@@ -1,4 +1,4 @@
-/* What suites of cases share (docs/suites.md). A suite is a static program for process 1. Its cases are functions: each runs
+/* Common parts of suites of cases (docs/suites.md). A suite is a static program for process 1. Its cases are functions: each runs
  * one round, brackets its operations by begin() and end(), and returns their number. Each case runs once to warm up, and
  * then ROUNDS times. The results are printed at the end, when nothing is measured any more:
  *

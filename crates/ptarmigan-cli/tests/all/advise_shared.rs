@@ -148,7 +148,8 @@ fn pages_that_were_found_at_stops_are_part_of_the_shared_memory() {
 
 #[test]
 fn huge_pages_are_counted_from_the_start_of_the_object() {
-    // The memory begins 100 pages behind a multiple of 2 MiB, and so has 11 tables for 10 huge pages.
+    // The memory begins 100 pages behind a multiple of 2 MiB, and so has 11 tables for 10 huge
+    // pages.
     let base = BASE + 100;
     let mut events = vec![(0, EXEC), (0, Kind::Name(Name::new("server"))), (0, shared(base, 10 * REGION))];
     for child in 1..=12 {

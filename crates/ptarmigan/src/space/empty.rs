@@ -9,11 +9,11 @@ use crate::table::Free;
 /// [`Freed`](Self::Freed): 2 MiB of tables for each GiB on x86-64. A table that is used again is
 /// made again: one more table from the list, and one more entry above it to flush.
 ///
-/// Every table counts its entries, so none is searched.
+/// Every table counts its entries, so a test for emptiness is no search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EmptyTables {
     /// As Linux 6.1: `munmap` and `mremap` give back tables whose aligned span holds no other area
-    /// any more ([`Free::Span`]), `madvise` none.
+    /// any more ([`Free::Span`]); `madvise` gives no table back.
     #[default]
     Kept,
     /// As Linux 6.14 with `CONFIG_PT_RECLAIM`: besides, [`Advice::DontNeed`](super::Advice) gives

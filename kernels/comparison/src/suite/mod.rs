@@ -43,7 +43,7 @@ pub struct SuiteBoot<'a> {
     pub files: &'a Files,
     /// Words of the command line for the program.
     pub words: &'a str,
-    /// QEMU's plugin, and where it writes. Without it nothing but instructions is counted.
+    /// QEMU's plugin, and where it writes. Without it only instructions are counted.
     pub counter: Option<(&'a Path, &'a Path)>,
     /// The file of groups, for the library's kernel.
     pub groups: Option<&'a Path>,

@@ -6,7 +6,8 @@ use super::ratio::{Pages, linux};
 use super::row::{SuiteRow, cases, find};
 use super::show::number;
 
-/// Groups of functions with the colours of their parts: reds are the small kernel's, blues the library's.
+/// Groups of functions with the colours of their parts: reds are the small kernel's, blues the
+/// library's.
 const COLOURS: [(&str, &str); 8] = [
     ("entry", "#b45309"),
     ("tasks", "#d97706"),

@@ -21,7 +21,7 @@ pub struct SuiteRow {
     pub contender: String,
     /// Instructions of an operation: the median of all rounds.
     pub value: f64,
-    /// Instructions, and what they are for.
+    /// Instructions, and their unit.
     pub unit: String,
     /// The least and the most of all rounds.
     pub range: [f64; 2],
@@ -89,7 +89,7 @@ pub fn to_json(rows: &[SuiteRow]) -> serde_json::Result<String> {
 ///
 /// # Errors
 ///
-/// It is not what [`to_json`] writes.
+/// It is not of the form that [`to_json`] writes.
 pub fn from_json(text: &str, suite: &str) -> serde_json::Result<Vec<SuiteRow>> {
     let document: Document = serde_json::from_str(text)?;
     Ok(document.rows.into_iter().filter(|row| row.suite == suite).collect())

@@ -16,7 +16,7 @@ use crate::guest::Files;
 use crate::split::{self, GROUPS};
 use crate::{Options, prepare, scratch};
 
-/// What `--suite` prints.
+/// The output of `--suite`.
 #[derive(Args)]
 pub struct SuiteOptions {
     /// Runs only these cases of the suite.

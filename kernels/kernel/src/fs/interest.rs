@@ -29,7 +29,7 @@ pub const EXCLUSIVE: u32 = 1 << 28;
 pub const ONESHOT: u32 = 1 << 30;
 /// Told once for each change.
 pub const EDGE: u32 = 1 << 31;
-/// Flags that say how events are told, and are none.
+/// Flags that say how events are told: they are not events.
 const FLAGS: u32 = EDGE | ONESHOT | 1 << 29 | EXCLUSIVE;
 
 /// A program's interest in an open file.
@@ -62,7 +62,7 @@ impl Interest {
         if self.events & EDGE != 0 && !has_changed { 0 } else { ready & wanted }
     }
 
-    /// Notes that events were told, or that there were none after changes.
+    /// Notes that events were told, or that changes brought no event.
     fn note(&mut self, events: u32, changes: Changes) {
         self.told = Some(changes);
         if events != 0 && self.events & ONESHOT != 0 {
@@ -178,7 +178,8 @@ impl Interests {
         found.find(|(_, interest)| interest.set == set)
     }
 
-    /// Notes what was told of the interest that [`next`](Self::next) returned for a turn.
+    /// Notes the events that were told of the interest that [`next`](Self::next) returned for a
+    /// turn.
     pub fn note(&mut self, set: u16, turn: usize, events: u32, changes: Changes) {
         let first = usize::from(self.first[usize::from(set) % SETS]);
         if let Some(Some(interest)) = self.all.get_mut((first + turn) % INTERESTS) {

@@ -89,7 +89,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Errno::ENOLCK`] if there are too many; nothing has changed then.
+    /// [`Errno::ENOLCK`] if there are too many; the locks are as they were then.
     pub fn set(&mut self, mut lock: Lock) -> Result<(), Errno> {
         self.cut(&lock, |old| old.exclusive != lock.exclusive, 1)?;
         // Those that are left and touch it are of its kind.
@@ -112,7 +112,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Errno::ENOLCK`] if one is cut in two and there are too many; nothing has changed then.
+    /// [`Errno::ENOLCK`] if one is cut in two and there are too many; the locks are as they were
+    /// then.
     pub fn remove(&mut self, range: &Lock) -> Result<(), Errno> {
         self.cut(range, |_| true, 0)
     }

@@ -83,7 +83,8 @@ fn resident<A: Arch>(on: On<'_, Machine<A>>, space: &Space<'_, A>, area: &Area) 
 }
 
 impl<A: Arch> Sys<'_, A> {
-    /// Calls `f` with the space of a process; `None` if it has none, or may be running elsewhere.
+    /// Calls `f` with the space of a process; `None` without one, or if it may be running
+    /// elsewhere.
     fn with_space<R>(
         &mut self,
         process: usize,

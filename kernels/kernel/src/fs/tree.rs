@@ -70,7 +70,7 @@ pub enum Own {
     Status,
 }
 
-/// A link of `/proc`, which leads to what a process has.
+/// A link of `/proc`, which leads to a file of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Magic {
     /// To the caller's directory in `/proc`.

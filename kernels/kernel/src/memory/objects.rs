@@ -297,8 +297,8 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         self.cut(found, bytes);
     }
 
-    /// Makes the pages of a range of bytes that are holes, for `most` bytes at the most; whether all
-    /// are there. The size stays.
+    /// Makes the pages of a range of bytes that are holes, for `most` bytes at the most; whether
+    /// all are there. The size stays.
     ///
     /// # Errors
     ///

@@ -235,8 +235,8 @@ fn most(count: u64, at: u64) -> Result<u64, Errno> {
 
 /// Calls of `lseek` that look for data, or for a hole.
 impl<A: Arch> Sys<'_, A> {
-    /// Returns where the next byte of data is from `at` on, or with `hole` the next hole; the end of
-    /// a file is one.
+    /// Returns where the next byte of data is from `at` on, or with `hole` the next hole; the end
+    /// of a file is one.
     pub(super) fn next_data(&self, file: usize, at: i64, hole: bool) -> Result<u64, Errno> {
         let (_, object) = self.object_of(file).ok_or(Errno::EINVAL)?;
         let at = u64::try_from(at).map_err(|_| Errno::ENXIO)?;

@@ -59,7 +59,8 @@ impl<A: Arch> Sys<'_, A> {
         self.may_have(size, 0)
     }
 
-    /// Checks that the sizes of all areas, as `size` has them, and `more` pages are within the limit.
+    /// Checks that the sizes of all areas, as `size` has them, and `more` pages are within the
+    /// limit.
     #[cold]
     fn may_have(&mut self, size: impl Fn(&Area) -> u64, more: u64) -> Result<(), Errno> {
         let (on, most) = (self.on(), self.process().limits.data.soft / FRAME_SIZE as u64);

@@ -194,8 +194,8 @@ impl<A: Arch> Sys<'_, A> {
         Ok(None)
     }
 
-    /// Gives the slot of a child back that has ended, and adds what it has used to the caller's
-    /// children's.
+    /// Gives the slot of a child back that has ended, and adds its use to that of the caller's
+    /// children.
     fn bury(&mut self, child: usize) {
         let used = self.usage_with_children(child);
         self.process().children.add(used);
@@ -230,7 +230,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn wait_for(&mut self, [kind, id, info_at, options, usage]: [u64; 5]) -> Result<u64, Stop> {
         const EXITED: u64 = 4;
         const NOWAIT: u64 = 0x100_0000;
-        // Stopped and continued ones, of which there are none, and flags for children of threads.
+        // Stopped and continued children do not exist; and flags for children of threads.
         const OTHERS: u64 = 2 | 8 | 0xe000_0000;
         Errno::EINVAL
             .when(options & !(NOHANG | EXITED | NOWAIT | OTHERS) != 0 || options & (EXITED | 2 | 8) == 0)?;
@@ -311,7 +311,8 @@ impl<A: Arch> Sys<'_, A> {
         }
     }
 
-    /// `setuid`, `setreuid`, `setresuid` and those of groups: there is user 0, and -1 for no change.
+    /// `setuid`, `setreuid`, `setresuid` and those of groups: there is user 0, and -1 for no
+    /// change.
     pub(super) fn set_owners(owners: &[u64]) -> Result<u64, Errno> {
         // `setuid` has no -1.
         let may_stay = owners.len() > 1;

@@ -75,7 +75,7 @@ pub struct Task {
     pub clear_tid: u64,
     /// Where the list of the futexes is that it holds; 0 for nowhere.
     pub robust: u64,
-    /// What it has used.
+    /// Its use of time and memory.
     pub usage: Usage,
 }
 

@@ -44,9 +44,9 @@ pub struct Process {
     pub started: u64,
     /// Its limits.
     pub limits: Limits,
-    /// What its tasks have used that have ended.
+    /// The use of its tasks that have ended.
     pub usage: Usage,
-    /// What its children have used that it has waited for, and theirs.
+    /// The use of its children that it has waited for, and of theirs.
     pub children: Usage,
     /// How it is to be favoured, from -20 to 19.
     pub nice: i8,

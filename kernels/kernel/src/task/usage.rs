@@ -1,11 +1,11 @@
-//! Counts what tasks have used: time in user mode, and faults.
+//! Counts the use that tasks make of CPUs and memory: time in user mode, and faults.
 
 use super::Tasks;
 
 /// Ticks of the timer in a second, on each CPU.
 const TICKS: u64 = 250;
 
-/// What a task has used, or the tasks of a process.
+/// The use of a task, or of the tasks of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Ticks that interrupted it in user mode.
@@ -15,7 +15,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Nothing.
+    /// No use so far.
     pub const NONE: Usage = Usage { ticks: 0, faults: 0 };
 
     /// Adds another one.
@@ -36,7 +36,7 @@ impl Usage {
 }
 
 impl Tasks {
-    /// Returns what the tasks of a process have used, those that have ended included. Faults of a
+    /// Returns the use of the tasks of a process, those that have ended included. Faults of a
     /// task that runs are counted when it gives its CPU up.
     pub fn usage_of(&self, process: usize) -> Usage {
         let mut usage = self.process(process).usage;

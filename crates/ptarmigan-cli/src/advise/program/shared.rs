@@ -3,8 +3,8 @@
 //! An *object* is memory that one `mmap` has made shared. Children of a fork map the same object.
 //! Other mappings show the same object if they have the same name in the recording, or, without
 //! names, the same place and length. So do anonymous mappings of processes that ran before the
-//! recording: their common parent has made them. Files are left out: they have no huge pages, except
-//! on tmpfs.
+//! recording: their common parent has made them. Files are left out: they have no huge pages,
+//! except on tmpfs.
 //!
 //! With huge pages of hugetlb or shmem an entry of an upper level maps 2 MiB. Linux keeps no leaf
 //! table in reserve there. The first fault of each huge page in each space stays.
@@ -217,8 +217,8 @@ impl<'f> SharedMappings<'f> {
         }
     }
 
-    /// Notes a page of an object that a space has. Returns the part that shows it, and whether it is
-    /// the first of its huge page.
+    /// Notes a page of an object that a space has. Returns the part that shows it, and whether it
+    /// is the first of its huge page.
     fn touch(&mut self, seen: &Seen<'_>, page: u64) -> Option<(Shown, bool)> {
         let shown = self.object(seen.space, page)?;
         let huge = shown.huge(page);

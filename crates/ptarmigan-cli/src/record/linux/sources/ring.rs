@@ -254,7 +254,7 @@ mod tests {
             super::on_all(&[0, 3], &[8, 2, 1], open).ok()
         };
         assert_eq!(with_room(16), Some(vec![(0, 8), (3, 8)]));
-        // What was taken for the larger size is not given back here.
+        // The room of the larger size is not given back here.
         assert_eq!(with_room(12), Some(vec![(0, 2), (3, 2)]));
         assert_eq!(with_room(1), None);
     }
