@@ -2,6 +2,7 @@
  * is that of Linux's tmpfs: the program ends with status 0 there, too (in /dev/shm). */
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -382,6 +383,56 @@ static void attributes(void) {
     unlink("attributes");
 }
 
+/* Names that lead to one file. */
+static void names(void) {
+    struct stat one, other;
+    int file = open("one", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    check("a file and a directory", file >= 0 && write(file, "text", 4) == 4 && mkdir("room", 0700) == 0);
+    ANSWERS(0, link("one", "room/other"));
+    ANSWERS(EEXIST, link("one", "room/other"));
+    ANSWERS(EEXIST, link("room", "one"));
+    ANSWERS(EPERM, link("room", "chamber"));
+    ANSWERS(ENOENT, link("nothing", "two"));
+    ANSWERS(ENOENT, link("one", "nowhere/two"));
+    ANSWERS(ENOENT, link("one", "two/"));
+    ANSWERS(ENOTDIR, link("one", "one/two"));
+    ANSWERS(EINVAL, linkat(AT_FDCWD, "one", AT_FDCWD, "two", 1));
+    check("they are one", stat("one", &one) == 0 && stat("room/other", &other) == 0 && one.st_ino == other.st_ino && one.st_nlink == 2 && other.st_size == 4);
+    ANSWERS(0, rename("one", "room/other"));
+    check("both are still there", access("one", F_OK) == 0 && access("room/other", F_OK) == 0);
+    ANSWERS(0, rename("room/other", "second"));
+    ANSWERS(0, linkat(file, "", AT_FDCWD, "third", AT_EMPTY_PATH));
+    check("three names", fstat(file, &one) == 0 && one.st_nlink == 3);
+    ANSWERS(0, unlink("one"));
+    char text[5] = "";
+    int again = open("second", O_RDWR);
+    check("its first name has gone", again >= 0 && read(again, text, 4) == 4 && !strcmp(text, "text"));
+    ANSWERS(0, link("second", "one"));
+    ANSWERS(0, rename("third", "one"));
+    ANSWERS(0, unlink("third"));
+    check("two names", fstat(file, &one) == 0 && one.st_nlink == 2);
+    DIR *here = opendir(".");
+    int seen = 0;
+    for (struct dirent *each; (each = readdir(here));)
+        if (!strcmp(each->d_name, "one") || !strcmp(each->d_name, "second"))
+            seen += each->d_ino == one.st_ino && each->d_type == DT_REG;
+    closedir(here);
+    check("a directory tells them", seen == 2);
+    ANSWERS(0, symlink("second", "way"));
+    ANSWERS(0, link("way", "way2"));
+    check("a link has names, too", lstat("way2", &other) == 0 && S_ISLNK(other.st_mode) && other.st_nlink == 2);
+    ANSWERS(0, linkat(AT_FDCWD, "way", AT_FDCWD, "way3", AT_SYMLINK_FOLLOW));
+    check("and its file, if it is followed", lstat("way3", &other) == 0 && other.st_ino == one.st_ino);
+    const char *all[] = {"one", "second", "way", "way2", "way3"};
+    for (int i = 0; i < 5; i++)
+        ANSWERS(0, unlink(all[i]));
+    check("no name", fstat(file, &one) == 0 && one.st_nlink == 0);
+    ANSWERS(ENOENT, linkat(file, "", AT_FDCWD, "one", AT_EMPTY_PATH));
+    ANSWERS(0, rmdir("room"));
+    close(again);
+    close(file);
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (getpid() == 1) {
@@ -392,6 +443,7 @@ int main(void) {
     records();
     contents();
     attributes();
+    names();
     printf("FILES %s, %d answers\n", failures ? "wrong" : "right", checks);
     return failures != 0;
 }

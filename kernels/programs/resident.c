@@ -152,6 +152,16 @@ static void written_back(void) {
     check("a mapping sees what is written", pwrite(file, "W", 1, PAGE + 10) == 1 && BASE[6 * PAGE + 10] == 'W' && BASE[PAGE + 10] == 'W');
     ANSWERS(0, msync(BASE, 4 * PAGE, MS_SYNC));
     ANSWERS(0, msync(BASE, 4 * PAGE, MS_ASYNC | MS_INVALIDATE));
+    struct timespec long_ago[2] = {{5, 0}, {5, 0}};
+    struct stat facts;
+    ANSWERS(0, futimens(file, long_ago));
+    BASE[2 * PAGE] = 'w';
+    ANSWERS(0, msync(BASE, 4 * PAGE, MS_SYNC));
+    check("a store sets the time", fstat(file, &facts) == 0 && facts.st_mtime != 5);
+    ANSWERS(0, futimens(file, long_ago));
+    (void)*(volatile char *)(BASE + PAGE);
+    ANSWERS(0, msync(BASE, 4 * PAGE, MS_SYNC));
+    check("a load does not", fstat(file, &facts) == 0 && facts.st_mtime == 5);
     ANSWERS(0, msync(BASE, 0, 0));
     ANSWERS(EINVAL, msync(BASE + 1, PAGE, MS_SYNC));
     ANSWERS(EINVAL, msync(BASE, PAGE, 8));

@@ -41,6 +41,7 @@ errors! {
     EFAULT = 14, "Bad address.";
     EBUSY = 16, "It is in use.";
     EEXIST = 17, "It exists.";
+    EXDEV = 18, "In another file system.";
     ENODEV = 19, "No such device.";
     ENOTDIR = 20, "Not a directory.";
     EISDIR = 21, "A directory.";
@@ -51,6 +52,7 @@ errors! {
     EFBIG = 27, "The file is too large.";
     ENOSPC = 28, "No space left.";
     ESPIPE = 29, "A pipe has no position.";
+    EMLINK = 31, "Too many names.";
     EPIPE = 32, "Nobody reads the pipe.";
     ERANGE = 34, "The result does not fit.";
     EDEADLK = 35, "Tasks would wait for each other.";

@@ -6,7 +6,8 @@
 //! | [`memory`] | the library's machine, pages of objects, the memory of programs |
 //! | [`fs`] | the tree of files, open files, pipes, the console, `/proc`, the initial file system |
 //! | [`signal`] | signals and their delivery |
-//! | [`task`] | tasks, the run queue, the loop of each CPU, fork and exit |
+//! | [`task`] | tasks, the run queue, the loop of each CPU, fork and exit, timers that send signals |
+//! | [`timer`] | a timer of a program's |
 //! | [`exec`] | ELF programs and their first stack |
 //! | [`syscall`] | system calls |
 //!
@@ -45,6 +46,7 @@ pub mod signal;
 pub mod stuck;
 pub mod syscall;
 pub mod task;
+pub mod timer;
 pub mod without;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -75,6 +77,8 @@ pub struct State {
     pub pipes: fs::Pipes,
     /// Counters and timers with descriptors.
     pub events: fs::events::Events,
+    /// Timers that send signals.
+    pub timers: task::timers::Timers,
     /// Sets of files to wait for.
     pub interests: fs::interest::Interests,
     /// Looks at files whose changes are not counted.
@@ -155,6 +159,7 @@ impl<A: Arch> Kernel<A> {
                 open: fs::OpenFiles::new(),
                 pipes: fs::Pipes::new(),
                 events: fs::events::Events::new(),
+                timers: task::timers::Timers::new(),
                 interests: fs::interest::Interests::new(),
                 looks: 0,
                 locks: fs::locks::Locks::new(),

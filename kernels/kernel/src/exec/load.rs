@@ -165,6 +165,7 @@ impl<A: Arch> Sys<'_, A> {
         let task = tasks.get_mut(me);
         (task.tid, task.clear_tid, task.signals.suspended) = (pid, 0, None);
         task.signals.stack = SignalStack::NONE;
+        self.state.timers.exec(process);
         kernel.let_go(self.state, before);
     }
 }

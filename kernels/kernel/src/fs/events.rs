@@ -4,6 +4,7 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
+use crate::timer::{Changes, NEVER, Timer};
 use crate::{Kernel, State};
 
 use super::blocking::waits;
@@ -12,12 +13,6 @@ use super::blocking::waits;
 const COUNTERS: usize = 128;
 /// Timers at the most.
 const TIMERS: usize = 64;
-/// No time.
-const NEVER: u64 = u64::MAX;
-
-/// Counts how often an open file became ready: to be read, and to be written.
-pub type Changes = (u64, u64);
-
 /// A counter of events.
 #[derive(Clone, Copy, Default)]
 pub struct Counter {
@@ -67,73 +62,6 @@ impl Counter {
     }
 }
 
-/// A timer. Times are nanoseconds since boot.
-#[derive(Clone, Copy, Default)]
-pub struct Timer {
-    is_used: bool,
-    /// When it expires next; before now if that was not read yet, 0 if it never does.
-    next: u64,
-    /// The time between two expirations; 0 for one expiration.
-    interval: u64,
-    /// How often it has become ready, and was read or set.
-    before: u64,
-}
-
-impl Timer {
-    /// Returns how often it has expired since that was read.
-    pub fn expired(&self, now: u64) -> u64 {
-        match (self.next, self.interval) {
-            (0, _) => 0,
-            (next, _) if now < next => 0,
-            (_, 0) => 1,
-            (next, interval) => 1 + (now - next) / interval,
-        }
-    }
-
-    /// Returns the changes until now: it never becomes ready to be written. Expirations after the
-    /// first do not count until that was read, as under Linux.
-    pub fn changes(&self, now: u64) -> Changes {
-        (self.before + u64::from(self.expired(now) > 0), 0)
-    }
-
-    /// Reads how often it has expired.
-    pub fn take(&mut self, now: u64) -> u64 {
-        let expired = self.expired(now);
-        if expired > 0 {
-            self.before += 1;
-            self.next = match self.interval {
-                0 => 0,
-                interval => self.next.saturating_add(expired.saturating_mul(interval)),
-            };
-        }
-        expired
-    }
-
-    /// Returns when it expires next, from `now` on.
-    fn due(&self, now: u64) -> u64 {
-        match (self.next, self.interval) {
-            (0, _) => NEVER,
-            (next, _) if next > now => next,
-            (_, 0) => NEVER,
-            (next, interval) => next.saturating_add(self.expired(now).saturating_mul(interval)),
-        }
-    }
-
-    /// Returns the time that is left until it expires next, and the interval, as programs see them.
-    pub fn setting(&self, now: u64) -> (u64, u64) {
-        match self.due(now) {
-            NEVER => (0, self.interval),
-            due => (due - now, self.interval),
-        }
-    }
-
-    /// Sets when it expires, and then each interval; 0 for never.
-    fn set(&mut self, now: u64, next: u64, interval: u64) {
-        self.before = self.changes(now).0;
-        (self.next, self.interval) = (next, interval);
-    }
-}
-
 /// All counters and timers.
 pub struct Events {
     counters: [Counter; COUNTERS],
@@ -146,8 +74,7 @@ impl Events {
     /// Makes tables without counters and timers.
     pub const fn new() -> Self {
         const COUNTER: Counter = Counter { is_used: false, value: 0, is_semaphore: false, changes: (0, 0) };
-        const TIMER: Timer = Timer { is_used: false, next: 0, interval: 0, before: 0 };
-        Events { counters: [COUNTER; COUNTERS], timers: [TIMER; TIMERS], due: NEVER }
+        Events { counters: [COUNTER; COUNTERS], timers: [Timer::NONE; TIMERS], due: NEVER }
     }
 
     /// Makes a counter.
@@ -168,7 +95,7 @@ impl Events {
     /// [`Errno::ENFILE`].
     pub fn create_timer(&mut self) -> Result<u16, Errno> {
         let free = self.timers.iter().position(|timer| !timer.is_used).ok_or(Errno::ENFILE)?;
-        self.timers[free] = Timer { is_used: true, ..Timer::default() };
+        self.timers[free] = Timer::NEW;
         Ok(free as u16)
     }
 
@@ -189,7 +116,7 @@ impl Events {
 
     /// Frees a timer.
     pub fn close_timer(&mut self, timer: u16) {
-        *self.timer(timer) = Timer::default();
+        *self.timer(timer) = Timer::NONE;
     }
 
     /// Sets a timer.
@@ -295,22 +222,6 @@ mod tests {
         while events.create_timer().is_ok() {}
         events.close_timer(7);
         assert_eq!(events.create_timer(), Ok(7));
-    }
-
-    #[test]
-    fn a_timer_counts_what_was_not_read() {
-        let mut timer = Timer::default();
-        assert_eq!((timer.expired(100), timer.setting(100)), (0, (0, 0)));
-        timer.set(100, 150, 0);
-        assert_eq!((timer.expired(149), timer.setting(120)), (0, (30, 0)));
-        assert_eq!((timer.take(150), timer.take(1000), timer.setting(1000)), (1, 0, (0, 0)));
-        timer.set(1000, 1010, 10);
-        assert_eq!((timer.take(1009), timer.take(1035), timer.take(1039), timer.take(1040)), (0, 3, 0, 1));
-        assert_eq!((timer.setting(1044), timer.changes(1044)), ((6, 10), (3, 0)));
-        assert_eq!((timer.setting(1065), timer.changes(1065)), ((5, 10), (4, 0)));
-        // Expirations that are not read are given up, and still counted as changes.
-        timer.set(1065, 0, 0);
-        assert_eq!((timer.take(9999), timer.changes(9999)), (0, (4, 0)));
     }
 
     #[test]

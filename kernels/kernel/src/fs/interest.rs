@@ -4,8 +4,8 @@
 //! each change (`EPOLLET`) has counts of its changes, and an interest remembers those that it has
 //! told.
 
-use super::events::Changes;
 use crate::errno::Errno;
+use crate::timer::Changes;
 
 /// Sets at the most.
 const SETS: usize = 64;

@@ -54,7 +54,7 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Device(Device::Console) => return self.read_console(to, len, open.flags),
             Kind::Proc(what) => self.read_text_file(what, open.process, offset, to, len)?,
             Kind::Directory => return Err(Errno::EISDIR.into()),
-            Kind::Free | Kind::Link(_) | Kind::Magic(_) => return Err(Errno::EBADF.into()),
+            Kind::Free | Kind::Link(_) | Kind::Name(_) | Kind::Magic(_) => return Err(Errno::EBADF.into()),
         };
         if at.is_none() {
             self.state.open.get_mut(file).offset = offset + n as u64;

@@ -51,6 +51,8 @@ pub struct Found {
     len: usize,
     /// The file; [`NONE`] if no file has that name.
     pub file: u16,
+    /// The entry of the name in the directory.
+    pub entry: u16,
     /// The path ends with a slash.
     pub wants_directory: bool,
     /// The process whose directory in `/proc` the path has led through, or the one that it began
@@ -166,6 +168,7 @@ pub fn follow_path(
         name: nowhere,
         len: 0,
         file: at,
+        entry: at,
         wants_directory: true,
         process,
         descriptor: 0,
@@ -174,7 +177,7 @@ pub fn follow_path(
     while let Some((range, more, slash)) = rest.next() {
         Errno::ENOTDIR.when(!tree.is_directory(at))?;
         let name = &rest.bytes[range];
-        let file = match (name, tree.get(at).names) {
+        let entry = match (name, tree.get(at).names) {
             (b".", _) => at,
             (b"..", _) => tree.get(at).parent,
             (_, Names::Descriptors) => {
@@ -201,6 +204,7 @@ pub fn follow_path(
                 file => file.unwrap_or(NONE),
             },
         };
+        let file = tree.file(entry);
         Errno::ENOENT.when(file == NONE && more)?;
         let kind = if file == NONE { Kind::Free } else { tree.get(file).kind };
         if matches!(kind, Kind::Link(_) | Kind::Magic(_)) && (more || slash || follow) {
@@ -226,12 +230,12 @@ pub fn follow_path(
                     if target[0] == b'/' { ROOT } else { at }
                 }
             };
-            found =
-                Found { directory: tree.get(at).parent, len: 0, file: at, wants_directory: slash, ..found };
+            let directory = tree.get(at).parent;
+            found = Found { directory, len: 0, file: at, entry: at, wants_directory: slash, ..found };
             continue;
         }
-        found =
-            Found { directory: at, name: nowhere, len: name.len(), file, wants_directory: slash, ..found };
+        let len = name.len();
+        found = Found { directory: at, name: nowhere, len, file, entry, wants_directory: slash, ..found };
         found.name.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
         at = file;
     }

@@ -2,10 +2,10 @@
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
 
-use super::events::Changes;
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::task::Wait;
+use crate::timer::Changes;
 use crate::{Kernel, State};
 
 /// Pipes at the most.

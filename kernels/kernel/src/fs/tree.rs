@@ -109,6 +109,8 @@ pub enum Kind {
     File(u32),
     /// A symbolic link, by its place in the table of targets.
     Link(u16),
+    /// Another name of a file, which has one itself, or had one.
+    Name(u16),
     /// A device.
     Device(Device),
     /// A file of `/proc`.
@@ -136,6 +138,8 @@ pub struct Inode {
     uses: u32,
     /// It has a place in a directory.
     pub linked: bool,
+    /// Names that lead to it beside its own. Each is a use.
+    others: u16,
     /// When it was changed, in nanoseconds since boot.
     pub changed: u64,
     len: u8,
@@ -152,6 +156,7 @@ impl Inode {
         next: 0,
         uses: 0,
         linked: false,
+        others: 0,
         changed: 0,
         len: 0,
         name: [0; NAME],
@@ -162,10 +167,15 @@ impl Inode {
         &self.name[..usize::from(self.len).min(NAME)]
     }
 
+    /// Returns the number of its names.
+    pub fn links(&self) -> u32 {
+        u32::from(self.linked) + u32::from(self.others)
+    }
+
     /// Returns its type and permissions, as `stat` shows them.
     pub fn full_mode(&self) -> u32 {
         let kind = match self.kind {
-            Kind::Free => 0,
+            Kind::Free | Kind::Name(_) => 0,
             Kind::Directory => 0o040_000,
             Kind::File(_) | Kind::Proc(_) => 0o100_000,
             Kind::Link(_) | Kind::Magic(_) => 0o120_000,
@@ -252,7 +262,15 @@ impl Tree {
         })
     }
 
-    /// Returns the file of a name in a directory.
+    /// Returns the file that an entry of a directory leads to: itself, but for other names.
+    pub fn file(&self, entry: u16) -> u16 {
+        match self.get(entry).kind {
+            Kind::Name(file) if entry != NONE => file,
+            _ => entry,
+        }
+    }
+
+    /// Returns the entry of a name in a directory.
     pub fn find(&self, directory: u16, name: &[u8]) -> Option<u16> {
         self.each(directory).find(|file| self.get(*file).name() == name)
     }
@@ -350,6 +368,23 @@ impl Tree {
         Ok(made)
     }
 
+    /// Gives a file another name, in a directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EPERM`] if it is a directory, [`Errno::ENOENT`] if it has no name, and
+    /// [`Errno::EMLINK`] if it has too many; as [`create`](Self::create).
+    pub fn link(&mut self, number: u16, directory: u16, name: &[u8]) -> Result<(), Errno> {
+        let inode = self.get(number);
+        Errno::EPERM.when(inode.kind == Kind::Directory)?;
+        Errno::ENOENT.when(inode.links() == 0)?;
+        Errno::EMLINK.when(inode.others == u16::MAX)?;
+        self.create(directory, name, Kind::Name(number), 0)?;
+        self.get_mut(number).others += 1;
+        self.hold(number);
+        Ok(())
+    }
+
     /// Returns the target of a symbolic link; empty for other files.
     pub fn target(&self, number: u16) -> &[u8] {
         let Kind::Link(place) = self.get(number).kind else { return &[] };
@@ -357,11 +392,16 @@ impl Tree {
         &self.targets[place][..usize::from(self.target_lens[place]).min(TARGET)]
     }
 
-    /// Takes a file out of its directory. It goes when its last user is gone.
-    pub fn unlink(&mut self, number: u16) -> Gone {
-        self.detach(number);
-        self.get_mut(number).linked = false;
-        self.collect(number)
+    /// Takes an entry out of its directory. Its file goes when its last user is gone.
+    pub fn unlink(&mut self, entry: u16) -> Gone {
+        self.detach(entry);
+        if let Kind::Name(file) = self.get(entry).kind {
+            *self.get_mut(entry) = Inode::FREE;
+            self.get_mut(file).others -= 1;
+            return self.drop_use(file);
+        }
+        self.get_mut(entry).linked = false;
+        self.collect(entry)
     }
 
     /// Takes a file out of its directory's names; other names than it lead to it.
@@ -382,7 +422,7 @@ impl Tree {
         }
     }
 
-    /// Moves a file to another directory, under another name, which must be free there.
+    /// Moves an entry to another directory, under another name, which must be free there.
     ///
     /// # Errors
     ///

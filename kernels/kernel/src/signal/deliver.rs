@@ -3,7 +3,7 @@
 use ptarmigan::cpu::Pinned;
 
 use super::action::{Action, DEFAULT, Delivery, SA_NODEFER, SA_ONSTACK, SA_RESETHAND};
-use super::info::Info;
+use super::info::{Detail, Info, SI_USER};
 use super::number::{self, bit};
 use super::set::ALWAYS;
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
@@ -47,8 +47,10 @@ impl<A: Arch> Kernel<A> {
             return;
         }
         state.tasks.process_mut(process).pending.add(signal, info);
-        let taker =
-            state.tasks.threads(process).find(|slot| state.tasks.deliverable(*slot) & bit(signal) != 0);
+        let tasks = &state.tasks;
+        let taker = tasks
+            .threads(process)
+            .find(|slot| (tasks.deliverable(*slot) | tasks.awaited(*slot)) & bit(signal) != 0);
         if let Some(slot) = taker {
             self.attend(state, slot);
         }
@@ -60,9 +62,21 @@ impl<A: Arch> Kernel<A> {
             return;
         }
         state.tasks.get_mut(slot).signals.pending.add(signal, info);
-        if state.tasks.deliverable(slot) != 0 {
+        if state.tasks.deliverable(slot) != 0 || state.tasks.awaited(slot) & bit(signal) != 0 {
             self.attend(state, slot);
         }
+    }
+
+    /// Takes a signal that waits for a task, or for its process.
+    pub(crate) fn take_signal(&'static self, state: &mut State, slot: usize, signal: u8) -> Option<Info> {
+        let tasks = &mut state.tasks;
+        let own = tasks.get_mut(slot).signals.pending.take(signal);
+        let mut info = own.or_else(|| tasks.process_of_mut(slot).pending.take(signal))?;
+        if let Detail::Timer { id, overrun, .. } = &mut info.detail {
+            let time_of = |clock| tasks.time_of(clock, A::now()).unwrap_or(0);
+            *overrun = state.timers.delivered(*id, time_of);
+        }
+        Some(info)
     }
 
     /// Ends a task, whatever it does.
@@ -71,11 +85,16 @@ impl<A: Arch> Kernel<A> {
         self.attend(state, slot);
     }
 
-    /// Whether a signal does anything to a process.
+    /// Whether a signal does anything to a process. One that is masked waits, as its action may
+    /// change, or a call may take it.
     fn takes(state: &State, process: usize, signal: u8) -> bool {
         let shared = state.tasks.process(process);
-        let is_alive = shared.threads > 0 && bit(signal) != 0 && !shared.actions.is_ignored(signal);
-        is_alive && (process != INIT || shared.actions.get(signal).handler != DEFAULT)
+        if shared.threads == 0 || bit(signal) == 0 {
+            return false;
+        }
+        let is_wanted = process != INIT || shared.actions.get(signal).handler != DEFAULT;
+        let masks = |slot| state.tasks.get(slot).signals.blocked & bit(signal) != 0;
+        (is_wanted && !shared.actions.is_ignored(signal)) || state.tasks.threads(process).any(masks)
     }
 
     /// Has a task look at its signals.
@@ -107,15 +126,17 @@ impl<A: Arch> Kernel<A> {
             // The end first.
             let first = if ready & ALWAYS != 0 { ready & ALWAYS } else { ready };
             let signal = first.trailing_zeros() as u8 + 1;
+            let info = self.take_signal(state, slot, signal).unwrap_or(Info::KERNEL);
             let tasks = &mut state.tasks;
-            let own = tasks.get_mut(slot).signals.pending.take(signal);
-            let info = own.or_else(|| tasks.process_of_mut(slot).pending.take(signal));
-            let info = info.unwrap_or(Info::KERNEL);
             let actions = &tasks.process_of(slot).actions;
             if actions.is_ignored(signal) {
                 continue;
             }
             let action = actions.get(signal);
+            // As under Linux, programs do not end process 1 with a signal that it has masked.
+            if action.handler == DEFAULT && tasks.get(slot).process == INIT && info.code <= SI_USER {
+                continue;
+            }
             if action.handler == DEFAULT {
                 let ends = if tasks.get(slot).is_leaving { Ends::Task } else { Ends::Process };
                 return After::End(ends, i32::from(signal));

@@ -10,6 +10,8 @@ pub const SI_USER: i32 = 0;
 pub const SI_KERNEL: i32 = 0x80;
 /// `SI_TKILL`: by `tkill` or `tgkill`.
 pub const SI_TKILL: i32 = -6;
+/// `SI_TIMER`: a timer of the program's has expired.
+pub const SI_TIMER: i32 = -2;
 /// `SEGV_MAPERR`: no area lies at the address.
 pub const SEGV_MAPERR: i32 = 1;
 /// `SEGV_ACCERR`: the area at the address does not allow it.
@@ -56,6 +58,15 @@ pub enum Detail {
     Sender(i32),
     /// The child, and `si_status`.
     Child(i32, i32),
+    /// A timer, by number; expirations beside the first, and the number that the program wants.
+    Timer {
+        /// `si_timerid`.
+        id: u32,
+        /// `si_overrun`.
+        overrun: u32,
+        /// `si_value`.
+        value: u64,
+    },
 }
 
 impl Info {
@@ -98,6 +109,11 @@ impl Info {
             Detail::Nothing => {}
             Detail::Address(at) => put(rest, &at.to_le_bytes()[..word]),
             Detail::Sender(pid) => put(rest, &pid.to_le_bytes()),
+            Detail::Timer { id, overrun, value } => {
+                put(rest, &id.to_le_bytes());
+                put(rest + 4, &overrun.to_le_bytes());
+                put(rest + 8, &value.to_le_bytes()[..word]);
+            }
             Detail::Child(pid, status) => {
                 put(rest, &pid.to_le_bytes());
                 put(rest + 8, &status.to_le_bytes());
@@ -181,6 +197,11 @@ mod tests {
         );
         // An address is a word of the program's: the bytes behind it are zero.
         assert_eq!(number(&Info::at(1, u64::MAX).bytes(Abi::I386, 11), 16), 0);
+        let detail = Detail::Timer { id: 5, overrun: 6, value: 7 << 32 | 8 };
+        let wide = Info { code: SI_TIMER, detail }.bytes(Abi::X86_64, 14);
+        assert_eq!([16, 20, 24, 28].map(|at| number(&wide, at)), [5, 6, 8, 7]);
+        let narrow = Info { code: SI_TIMER, detail }.bytes(Abi::I386, 14);
+        assert_eq!([12, 16, 20, 24].map(|at| number(&narrow, at)), [5, 6, 8, 0]);
         let ended = Info::ended(77, 3 << 8);
         let wide = ended.bytes(Abi::X86_64, 17);
         assert_eq!((number(&wide, 8), number(&wide, 16), number(&wide, 24)), (CLD_EXITED, 77, 3));

@@ -25,6 +25,7 @@ signals! {
     SIGKILL = 9, "The end.";
     SIGSEGV = 11, "An access that is not allowed.";
     SIGPIPE = 13, "Nobody reads the pipe.";
+    SIGALRM = 14, "The time of a timer has come.";
     SIGTERM = 15, "A request to end.";
     SIGCHLD = 17, "A child has ended.";
     SIGCONT = 18, "Go on.";
@@ -33,6 +34,8 @@ signals! {
     SIGTTIN = 21, "Reads from the terminal in the background.";
     SIGTTOU = 22, "Writes to the terminal in the background.";
     SIGURG = 23, "Urgent data.";
+    SIGVTALRM = 26, "The process has used its CPU so long.";
+    SIGPROF = 27, "The process has used its CPU so long, the kernel's share included.";
     SIGWINCH = 28, "The terminal's size has changed.";
 }
 

@@ -23,7 +23,7 @@ pub struct Signals {
 }
 
 /// Signals that cannot be masked or handled.
-pub(super) const ALWAYS: u64 = bit(number::SIGKILL) | bit(number::SIGSTOP);
+pub const ALWAYS: u64 = bit(number::SIGKILL) | bit(number::SIGSTOP);
 
 impl Actions {
     /// Makes those of a new program: default actions.

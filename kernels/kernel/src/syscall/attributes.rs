@@ -55,7 +55,8 @@ impl<A: Arch> Sys<'_, A> {
         self.inode_of_open(directory)
     }
 
-    fn inode_of_open(&mut self, descriptor: u64) -> Result<Option<u16>, Errno> {
+    /// Returns the file of a descriptor; `None` for one that is in no directory.
+    pub(super) fn inode_of_open(&mut self, descriptor: u64) -> Result<Option<u16>, Errno> {
         let file = self.file(descriptor)?;
         match self.state.open.get(file).what {
             What::Inode(inode) => Ok(Some(inode)),

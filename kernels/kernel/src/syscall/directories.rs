@@ -1,6 +1,7 @@
 //! Directories and names.
 
 use super::layout::Layout;
+use super::stat::EMPTY_PATH;
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -26,7 +27,7 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EINVAL.when(is_fixed && is_directory && self.state.tree.is_directory(inode))?;
         self.may_go(inode, is_directory)?;
         self.state.tree.may_change(found.directory)?;
-        self.remove(inode);
+        self.remove(found.entry);
         Ok(0)
     }
 
@@ -40,8 +41,8 @@ impl<A: Arch> Sys<'_, A> {
         }
     }
 
-    fn remove(&mut self, inode: u16) {
-        let gone = self.state.tree.unlink(inode);
+    fn remove(&mut self, entry: u16) {
+        let gone = self.state.tree.unlink(entry);
         self.kernel.free_pages(gone);
     }
 
@@ -60,10 +61,35 @@ impl<A: Arch> Sys<'_, A> {
         }
         self.state.tree.may_change(old.directory)?;
         self.state.tree.may_change(new.directory)?;
-        self.state.tree.rename(inode, new.directory, new.name())?;
+        self.state.tree.rename(old.entry, new.directory, new.name())?;
         if new.file != NONE {
-            self.remove(new.file);
+            self.remove(new.entry);
         }
+        Ok(0)
+    }
+
+    /// `linkat`. Files of `/proc` are of another file system, as under Linux, and so are pipes.
+    pub(super) fn link(&mut self, from: [u64; 2], to: [u64; 2], flags: u64) -> Result<u64, Errno> {
+        const FOLLOW: u64 = 0x400;
+        let flags = u64::from(flags as u32);
+        Errno::EINVAL.when(flags & !(FOLLOW | EMPTY_PATH) != 0)?;
+        let file = if self.is_empty_path(from[1], flags)? {
+            match from[0] as i32 {
+                super::files::AT_FDCWD => Some(self.process().directory),
+                _ => self.inode_of_open(from[0])?,
+            }
+        } else {
+            let old = self.find(from[0], from[1], flags & FOLLOW != 0)?;
+            if old.target.is_some() { None } else { Some(old.existing(&self.state.tree)?) }
+        };
+        let new = self.find(to[0], to[1], false)?;
+        Errno::EEXIST.when(new.file != NONE)?;
+        // As under Linux: such a name can only be a directory's.
+        Errno::ENOENT.when(new.wants_directory)?;
+        let file = file.ok_or(Errno::EXDEV)?;
+        let is_given = !matches!(self.state.tree.get(file).kind, Kind::Proc(_) | Kind::Magic(_));
+        Errno::EXDEV.when(!is_given)?;
+        self.state.tree.link(file, new.directory, new.name())?;
         Ok(0)
     }
 
@@ -153,7 +179,7 @@ impl<A: Arch> Sys<'_, A> {
         while let Some(Entry { inode, name, next }) = self.entry(directory, process, index) {
             let found = self.state.tree.get(inode);
             let name = match &name {
-                Name::OfFile => found.name(),
+                Name::Entry(entry) => self.state.tree.get(*entry).name(),
                 Name::Own(name) => name.bytes(),
             };
             let size = (19 + name.len() + 1).next_multiple_of(8);
@@ -183,8 +209,9 @@ impl<A: Arch> Sys<'_, A> {
             0 => return Some(Entry { inode: directory, name: dots(b"."), next: 1 }),
             1 => return Some(Entry { inode: tree.get(directory).parent, name: dots(b".."), next: 2 }),
             2..NUMBERS => {
-                if let Some(inode) = tree.each(directory).nth((index - 2) as usize) {
-                    return Some(Entry { inode, name: Name::OfFile, next: index + 1 });
+                if let Some(entry) = tree.each(directory).nth((index - 2) as usize) {
+                    let inode = tree.file(entry);
+                    return Some(Entry { inode, name: Name::Entry(entry), next: index + 1 });
                 }
             }
             _ => {}
@@ -232,9 +259,9 @@ struct Entry {
 }
 
 enum Name {
-    /// The file's.
-    OfFile,
-    /// One that the file does not have.
+    /// That of an entry.
+    Entry(u16),
+    /// One that no entry has.
     Own(Digits),
 }
 

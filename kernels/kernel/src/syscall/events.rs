@@ -45,7 +45,13 @@ impl<A: Arch> Sys<'_, A> {
         }
     }
 
-    fn put_setting(&mut self, at: u64, width: Width, (left, interval): (u64, u64)) -> Result<u64, Errno> {
+    /// Writes an interval, and the time that is left.
+    pub(super) fn put_setting(
+        &mut self,
+        at: u64,
+        width: Width,
+        (left, interval): (u64, u64),
+    ) -> Result<u64, Errno> {
         let (size, mut out) = (width.bytes::<A>(), Layout::<32>::new(A::ABI));
         for time in [interval, left] {
             out.put(size, time / SECOND).put(size, time % SECOND);

@@ -201,8 +201,8 @@ impl<A: Arch> Sys<'_, A> {
     fn file_object(&mut self, descriptor: usize, write: bool) -> Result<(Option<u32>, bool), Errno> {
         let file = self.process().files.get(descriptor)?;
         let open = self.state.open.get(file);
-        let What::Inode(inode) = open.what else { return Err(Errno::ENODEV) };
         Errno::EACCES.when(!open.reads() || (write && !open.writes()))?;
+        let What::Inode(inode) = open.what else { return Err(Errno::ENODEV) };
         match self.state.tree.get(inode).kind {
             Kind::File(object) => Ok((Some(object), open.writes())),
             Kind::Device(Device::Zero) => Ok((None, open.writes())),

@@ -27,6 +27,7 @@ mod stat;
 mod table;
 mod terminal;
 mod time;
+mod timers;
 
 use ptarmigan::cpu::Pinned;
 use ptarmigan::machine::On;
@@ -285,6 +286,6 @@ impl<A: Arch> Kernel<A> {
         let signal = state.tasks.deliverable(slot).trailing_zeros() as u8 + 1;
         let action = state.tasks.process_of(slot).actions.get(signal);
         let restarts = action.flags & crate::signal::SA_RESTART != 0;
-        restarts && !matches!(wait, Wait::Time | Wait::Poll)
+        restarts && !matches!(wait, Wait::Time | Wait::Poll | Wait::Signal(_))
     }
 }

@@ -5,9 +5,9 @@ use super::time::Width;
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::fs::events::Changes;
 use crate::fs::{DESCRIPTORS, Device, Kind, PIPE_BUF, What};
 use crate::task::Wait;
+use crate::timer::Changes;
 
 const READ: u16 = 1 | 0x40;
 const OUT: u16 = 4;

@@ -12,6 +12,7 @@ use super::reach::{Edit, Reach, populate};
 use super::{LOCKED, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::fs::Tree;
 use crate::memory::Machine;
 use crate::task::LocksNew;
 
@@ -80,6 +81,29 @@ fn mark<A: Arch>(
         if (area.tag & LOCKED != 0) != lock {
             let tag = |tag| if lock { tag | LOCKED } else { tag & !LOCKED };
             edit.retag(part, tag).map_err(|_| Errno::ENOMEM)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sets the time of files that show pages in a range, to which the program has written since the
+/// last call.
+fn note_writes<A: Arch>(
+    on: On<'_, Machine<A>>,
+    edit: &mut Edit<'_, A>,
+    tree: &mut Tree,
+    range: VirtRange,
+) -> Result<(), Errno> {
+    let mut at = range.start;
+    while let Some(area) = edit.areas().at_or_after(on, at).filter(|area| area.start < range.end) {
+        at = area.end;
+        let is_shared = area.object != 0 && area.flags.has(AreaFlags::SHARED);
+        let Some(file) = tree.file_of(area.object).filter(|_| is_shared) else { continue };
+        let mut is_written = false;
+        let part = area.range().and(range);
+        edit.take_dirty(part, A::Format::LAYOUT.root(), |_| is_written = true).map_err(|_| Errno::ENOMEM)?;
+        if is_written {
+            tree.get_mut(file).changed = A::now();
         }
     }
     Ok(())
@@ -192,7 +216,7 @@ impl<A: Arch> Sys<'_, A> {
         })?
     }
 
-    /// `msync`: stores to a shared mapping are in the file at once.
+    /// `msync`: stores to a shared mapping are in the file at once, and set its time here.
     pub(super) fn synchronize_memory(&mut self, at: u64, len: u64, flags: u64) -> Result<u64, Errno> {
         let flags = u64::from(flags as u32);
         let both = MS_ASYNC | MS_SYNC;
@@ -203,8 +227,8 @@ impl<A: Arch> Sys<'_, A> {
         if range.is_empty() {
             return Ok(0);
         }
-        let on = self.on();
-        self.space().edit(on, |edit| {
+        let (on, tree) = (self.on(), &mut self.state.tree);
+        self.body.space.edit(on, |mut edit| {
             let (mut reached, mut has_hole, mut is_locked) = (range.start, false, false);
             let visited = edit.areas().each(on, range, |area| {
                 has_hole |= area.start > reached;
@@ -213,6 +237,7 @@ impl<A: Arch> Sys<'_, A> {
             });
             visited.map_err(|_| Errno::ENOMEM)?;
             Errno::EBUSY.when(flags & MS_INVALIDATE != 0 && is_locked)?;
+            note_writes::<A>(on, &mut edit, tree, range)?;
             Errno::ENOMEM.when(has_hole || reached < range.end)?;
             Ok(0)
         })?

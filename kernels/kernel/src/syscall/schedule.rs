@@ -1,10 +1,12 @@
-//! CPUs that tasks run on, and how they share them: one run queue, in turns of a tick each.
+//! CPUs that tasks run on, and how they share them: one run queue, in turns of a tick each, those
+//! with a rank first.
 
 use super::Sys;
 use super::layout::Layout;
+use super::time::Width;
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::task::Usage;
+use crate::task::{TICK, Turns, Usage};
 
 /// Policies that Linux knows, as a set: `SCHED_OTHER`, `FIFO`, `RR`, `BATCH`, `IDLE`, `DEADLINE`.
 const POLICIES: u64 = 0b110_1111;
@@ -58,11 +60,39 @@ impl<A: Arch> Sys<'_, A> {
         Ok(0)
     }
 
-    /// `sched_getscheduler` and `sched_getparam`: all tasks are of `SCHED_OTHER`, without a
-    /// priority.
-    pub(super) fn policy(&mut self, tid: u64) -> Result<u64, Errno> {
+    /// Returns how a task takes turns, by number as the calls of `sched_` have it.
+    fn turns_of(&self, tid: u64) -> Result<Turns, Errno> {
         Errno::EINVAL.when((tid as i32) < 0)?;
-        self.task_with(tid).map(|_| 0)
+        self.task_with(tid).map(|slot| self.state.tasks.get(slot).turns)
+    }
+
+    /// `sched_getscheduler`.
+    pub(super) fn policy(&self, tid: u64) -> Result<u64, Errno> {
+        self.turns_of(tid).map(|turns| turns.policy().into())
+    }
+
+    /// `sched_getparam`.
+    pub(super) fn rank(&mut self, tid: u64, at: u64) -> Result<u64, Errno> {
+        Errno::EINVAL.when(at == 0)?;
+        let rank = self.turns_of(tid)?.rank;
+        self.answer(at, &u32::from(rank).to_le_bytes())
+    }
+
+    /// `sched_setscheduler`, and without a policy `sched_setparam`.
+    pub(super) fn set_policy(&mut self, tid: u64, policy: Option<u64>, at: u64) -> Result<u64, Errno> {
+        Errno::EINVAL
+            .when(at == 0 || (tid as i32) < 0 || policy.is_some_and(|policy| (policy as i32) < 0))?;
+        let rank = self.read_u32(at)?;
+        let slot = self.task_with(tid)?;
+        let policy = policy.map_or(self.state.tasks.get(slot).turns.policy(), |policy| policy as u32);
+        self.state.tasks.set_turns(slot, Turns::new(policy, rank)?);
+        Ok(0)
+    }
+
+    /// `sched_rr_get_interval`: turns are of a tick; 0 for tasks without turns.
+    pub(super) fn turn_length(&mut self, tid: u64, at: u64, width: Width) -> Result<u64, Errno> {
+        let turns = self.turns_of(tid)?;
+        self.put_time(at, width, 0, if turns.takes_turns() { TICK } else { 0 })
     }
 
     /// `sched_get_priority_max` and, with `least`, `sched_get_priority_min`.

@@ -1,11 +1,14 @@
 //! Actions, masks and handlers of signals.
 
 use super::layout::Layout;
+use super::time::Width;
 use super::{Stop, Sys};
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
 use crate::errno::Errno;
 use crate::signal::action::Left;
-use crate::signal::{Action, SIGNALS, SignalStack, number};
+use crate::signal::info::INFO_BYTES;
+use crate::signal::set::ALWAYS;
+use crate::signal::{Action, Info, SIGNALS, SignalStack, number};
 use crate::task::{Ends, Wait};
 
 impl<A: Arch> Sys<'_, A> {
@@ -72,6 +75,34 @@ impl<A: Arch> Sys<'_, A> {
         let all = signals.pending.set() | self.state.tasks.process_of(self.me).pending.set();
         let set = all & signals.blocked;
         self.answer(at, &set.to_le_bytes())
+    }
+
+    /// `rt_sigtimedwait`.
+    pub(super) fn take_signal(
+        &mut self,
+        [set, info_at, timeout, size, ..]: [u64; 6],
+        width: Width,
+    ) -> Result<u64, Stop> {
+        /// Bytes of `siginfo_t`.
+        const WHOLE: usize = 128;
+        let set = self.read_set(set, size)? & !ALWAYS;
+        let timeout = self.timeout(timeout, width)?;
+        let tasks = &self.state.tasks;
+        let ready =
+            set & (tasks.get(self.me).signals.pending.set() | tasks.process_of(self.me).pending.set());
+        if ready == 0 {
+            let is_over = timeout.is_some_and(|timeout| self.deadline(timeout));
+            Errno::EAGAIN.when(is_over)?;
+            return Err(Stop::Block(Wait::Signal(set)));
+        }
+        let signal = ready.trailing_zeros() as u8 + 1;
+        let info = self.kernel.take_signal(self.state, self.me, signal).unwrap_or(Info::KERNEL);
+        if info_at != 0 {
+            let mut whole = [0; WHOLE];
+            whole[..INFO_BYTES].copy_from_slice(&info.bytes(A::ABI, signal));
+            self.write_bytes(info_at, &whole)?;
+        }
+        Ok(signal.into())
     }
 
     /// `rt_sigsuspend`.

@@ -15,6 +15,7 @@ pub(super) const EMPTY_PATH: u64 = 0x1000;
 struct Facts {
     inode: u64,
     mode: u32,
+    links: u32,
     device: u64,
     size: u64,
     changed: u64,
@@ -37,17 +38,18 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Device(Device::Console) => 0x501,
             _ => 0,
         };
-        Facts { inode: inode.into(), mode: found.full_mode(), device, size, changed: found.changed }
+        let (mode, links, changed) = (found.full_mode(), found.links(), found.changed);
+        Facts { inode: inode.into(), mode, links, device, size, changed }
     }
 
     fn write_facts(&mut self, facts: &Facts, to: u64) -> Result<u64, Errno> {
-        let Facts { inode, mode, device, size, changed } = *facts;
+        let Facts { inode, mode, links, device, size, changed } = *facts;
         let (changed, rest) = (changed / SECOND, changed % SECOND);
         let blocks = size.div_ceil(512);
         let mut out = Layout::<144>::new(A::ABI);
         match A::ABI {
             Abi::X86_64 => {
-                out.u64(1).u64(inode).u64(1).u32(mode).u32(0).u32(0).u32(0).u64(device).u64(size);
+                out.u64(1).u64(inode).u64(links.into()).u32(mode).u32(0).u32(0).u32(0).u64(device).u64(size);
                 out.u64(4096).u64(blocks);
                 for _ in 0..3 {
                     out.u64(changed).u64(rest);
@@ -55,7 +57,7 @@ impl<A: Arch> Sys<'_, A> {
                 out.at(144);
             }
             Abi::Aarch64 | Abi::Riscv64 => {
-                out.u64(1).u64(inode).u32(mode).u32(1).u32(0).u32(0).u64(device).u64(0).u64(size);
+                out.u64(1).u64(inode).u32(mode).u32(links).u32(0).u32(0).u64(device).u64(0).u64(size);
                 out.u64(4096).u64(blocks);
                 for _ in 0..3 {
                     out.u64(changed).u64(rest);
@@ -63,7 +65,7 @@ impl<A: Arch> Sys<'_, A> {
                 out.at(128);
             }
             Abi::I386 => {
-                out.u64(1).u32(0).u32(inode as u32).u32(mode).u32(1).u32(0).u32(0).u64(device).u32(0);
+                out.u64(1).u32(0).u32(inode as u32).u32(mode).u32(links).u32(0).u32(0).u64(device).u32(0);
                 out.u64(size).u32(4096).u64(blocks);
                 for _ in 0..3 {
                     out.u32(changed as u32).u32(rest as u32);
@@ -87,7 +89,7 @@ impl<A: Arch> Sys<'_, A> {
                 let inode = 1 << 20 | u64::from(what.lock_name(file));
                 let is_pipe = matches!(what, What::PipeRead(_) | What::PipeWrite(_));
                 let mode = if is_pipe { 0o010_600 } else { 0o600 };
-                Facts { inode, mode, device: 0, size: 0, changed: 0 }
+                Facts { inode, mode, links: 1, device: 0, size: 0, changed: 0 }
             }
         }
     }
@@ -143,7 +145,7 @@ impl<A: Arch> Sys<'_, A> {
             self.facts_at(directory, at, flags & NOFOLLOW == 0)?
         };
         let mut out = Layout::<256>::new(A::ABI);
-        out.u32(BASIC).u32(4096).u64(0).u32(1).u32(0).u32(0).u16(facts.mode as u16).u16(0);
+        out.u32(BASIC).u32(4096).u64(0).u32(facts.links).u32(0).u32(0).u16(facts.mode as u16).u16(0);
         out.u64(facts.inode).u64(facts.size).u64(facts.size.div_ceil(512)).u64(0);
         for place in [64, 96, 112] {
             // Of access, change of status, and of contents; that of birth is not known.

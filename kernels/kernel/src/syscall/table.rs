@@ -174,8 +174,8 @@ calls! { |sys, a|
     "unlinkat"             [263] [301]    [35]  sys.unlink(a[0], a[1], a[2] & DIRECTORY != 0)?;
     "rename"               [82]  [38]     []    sys.rename([HERE, a[0]], [HERE, a[1]])?;
     "renameat, renameat2"  [264 316] [302 353] [38 276] sys.rename([a[0], a[1]], [a[2], a[3]])?;
-    // A file has one name.
-    "link"                 [86]  [9]      [37]  return Err(Errno::EPERM.into());
+    "link"                 [86]  [9]      []    sys.link([HERE, a[0]], [HERE, a[1]], 0)?;
+    "linkat"               [265] [303]    [37]  sys.link([a[0], a[1]], [a[2], a[3]], a[4])?;
     "symlink"              [88]  [83]     []    sys.make_link(a[0], HERE, a[1])?;
     "symlinkat"            [266] [304]    [36]  sys.make_link(a[0], a[1], a[2])?;
     "readlink"             [89]  [85]     []    sys.read_link(HERE, a[0], a[1], a[2])?;
@@ -220,7 +220,11 @@ calls! { |sys, a|
     "sched_setaffinity"    [203] [241]    [122] sys.set_affinity(a[0], a[1], a[2])?;
     "sched_getaffinity"    [204] [242]    [123] sys.affinity(a[0], a[1], a[2])?;
     "sched_getscheduler"   [145] [157]    [120] sys.policy(a[0])?;
-    "sched_getparam"       [143] [155]    [121] sys.policy(a[0]).and_then(|_| sys.answer(a[1], &[0; 4]))?;
+    "sched_getparam"       [143] [155]    [121] sys.rank(a[0], a[1])?;
+    "sched_setscheduler"   [144] [156]    [119] sys.set_policy(a[0], Some(a[1]), a[2])?;
+    "sched_setparam"       [142] [154]    [118] sys.set_policy(a[0], None, a[1])?;
+    "sched_rr_get_interval" [148] [161]    [127] sys.turn_length(a[0], a[1], Width::Word)?;
+    "sched_rr_get_interval_time64" []    [423]    []    sys.turn_length(a[0], a[1], Width::Wide)?;
     "sched_get_priority_max" [146] [159]    [125] Self::priority_range(a[0], false)?;
     "sched_get_priority_min" [147] [160]    [126] Self::priority_range(a[0], true)?;
     "getpriority"          [140] [96]     [141] sys.priority(a[0], a[1])?;
@@ -267,6 +271,8 @@ calls! { |sys, a|
     "rt_sigprocmask"       [14]  [175]    [135] sys.mask(a[0], a[1], a[2], a[3])?;
     "rt_sigreturn, sigreturn" [15]  [173 119] [139] sys.handler_returns()?;
     "rt_sigpending"        [127] [176]    [136] sys.pending(a[0])?;
+    "rt_sigtimedwait"      [128] [177]    [137] sys.take_signal(a, Width::Word)?;
+    "rt_sigtimedwait_time64" []    [421]    []    sys.take_signal(a, Width::Wide)?;
     "rt_sigsuspend"        [130] [179]    [133] sys.suspend(a[0], a[1])?;
     "sigaltstack"          [131] [186]    [132] sys.signal_stack(a[0], a[1])?;
     "kill"                 [62]  [37]     [129] sys.kill(a[0], a[1])?;
@@ -276,11 +282,22 @@ calls! { |sys, a|
 
     // Time.
     "nanosleep"            [35]  [162]    [101] sys.sleep(0, a[0], a[1], Width::Word)?;
-    "clock_nanosleep"      [230] [267]    [115] sys.sleep(a[1], a[2], a[3], Width::Word)?;
-    "clock_nanosleep_time64" []    [407]    []    sys.sleep(a[1], a[2], a[3], Width::Wide)?;
-    "clock_gettime"        [228] [265]    [113] sys.clock_time(a[1], Width::Word)?;
-    "clock_gettime64"      []    [403]    []    sys.clock_time(a[1], Width::Wide)?;
-    "clock_getres"         [229] [266]    [114] sys.clock_resolution(a[1])?;
+    "clock_nanosleep"      [230] [267]    [115] sys.sleep_by(a, Width::Word)?;
+    "clock_nanosleep_time64" []    [407]    []    sys.sleep_by(a, Width::Wide)?;
+    "clock_gettime"        [228] [265]    [113] sys.clock_time(a[0], a[1], Width::Word)?;
+    "clock_gettime64"      []    [403]    []    sys.clock_time(a[0], a[1], Width::Wide)?;
+    "clock_getres"         [229] [266]    [114] sys.clock_resolution(a[0], a[1], Width::Word)?;
+    "clock_getres_time64"  []    [406]    []    sys.clock_resolution(a[0], a[1], Width::Wide)?;
+    "alarm"                [37]  [27]     []    sys.alarm(a[0]);
+    "setitimer"            [38]  [104]    [103] sys.set_interval(a[0], a[1], a[2])?;
+    "getitimer"            [36]  [105]    [102] sys.interval(a[0], a[1])?;
+    "timer_create"         [222] [259]    [107] sys.create_timer(a[0], a[1], a[2])?;
+    "timer_settime"        [223] [260]    [110] sys.set_made_timer(a, Width::Word)?;
+    "timer_settime64"      []    [409]    []    sys.set_made_timer(a, Width::Wide)?;
+    "timer_gettime"        [224] [261]    [108] sys.made_timer(a[0], a[1], Width::Word)?;
+    "timer_gettime64"      []    [408]    []    sys.made_timer(a[0], a[1], Width::Wide)?;
+    "timer_getoverrun"     [225] [262]    [109] sys.overrun(a[0])?;
+    "timer_delete"         [226] [263]    [111] sys.delete_timer(a[0])?;
     "gettimeofday"         [96]  [78]     [169] sys.time_of_day(a[0])?;
     "time"                 [201] [13]     []    sys.seconds(a[0])?;
     "times"                [100] [43]     [153] sys.times(a[0])?;

@@ -1,10 +1,10 @@
-//! Time. It begins at 0 when the machine boots, whatever the clock is called.
+//! Time. Real time begins at 0 when the machine boots, whatever the clock is called.
 
 use super::layout::Layout;
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::task::Wait;
+use crate::task::{Clock, TICK, Wait};
 
 /// Nanoseconds.
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -29,7 +29,7 @@ impl Width {
 }
 
 impl<A: Arch> Sys<'_, A> {
-    fn put_time(&mut self, at: u64, width: Width, seconds: u64, rest: u64) -> Result<u64, Errno> {
+    pub(super) fn put_time(&mut self, at: u64, width: Width, seconds: u64, rest: u64) -> Result<u64, Errno> {
         let (size, mut out) = (width.bytes::<A>(), Layout::<16>::new(A::ABI));
         self.answer(at, out.put(size, seconds).put(size, rest).bytes())
     }
@@ -41,15 +41,55 @@ impl<A: Arch> Sys<'_, A> {
         Ok(seconds * SECOND + nanos)
     }
 
+    /// Returns the clock of a number: those of real time are one, and those of CPUs belong to a
+    /// process or a thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EINVAL`] if there is no such clock.
+    pub(super) fn clock(&self, number: u64) -> Result<Clock, Errno> {
+        // The number of a process or thread, negated, and three bits.
+        const OF_THREAD: i32 = 4;
+        const KIND: i32 = 3;
+        let tasks = &self.state.tasks;
+        let (pid, tid) = (tasks.process_of(self.me).pid, tasks.get(self.me).tid);
+        match number as i32 {
+            0 | 1 | 4..=9 | 11 => Ok(Clock::Real),
+            2 => Ok(Clock::Process(pid)),
+            3 => Ok(Clock::Thread(tid)),
+            number if number < 0 && number & KIND != KIND => {
+                let (of, is_thread) = (!(number >> 3), number & OF_THREAD != 0);
+                let clock = match (of, is_thread) {
+                    (0, true) => Clock::Thread(tid),
+                    (0, false) => Clock::Process(pid),
+                    (of, false) => Clock::Process(of),
+                    // Of the caller's process.
+                    (of, true) => {
+                        let own = tasks.find_task(of).filter(|slot| tasks.process_of(*slot).pid == pid);
+                        Clock::Thread(own.map_or(0, |_| of))
+                    }
+                };
+                tasks.time_of(clock, 0).map(|_| clock).ok_or(Errno::EINVAL)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Returns the time of a clock now.
+    pub(super) fn time_of(&self, clock: Clock) -> u64 {
+        self.state.tasks.time_of(clock, A::now()).unwrap_or(0)
+    }
+
     /// `clock_gettime`.
-    pub(super) fn clock_time(&mut self, at: u64, width: Width) -> Result<u64, Errno> {
-        let now = A::now();
+    pub(super) fn clock_time(&mut self, clock: u64, at: u64, width: Width) -> Result<u64, Errno> {
+        let now = self.time_of(self.clock(clock)?);
         self.put_time(at, width, now / SECOND, now % SECOND)
     }
 
     /// `clock_getres`.
-    pub(super) fn clock_resolution(&mut self, at: u64) -> Result<u64, Errno> {
-        if at == 0 { Ok(0) } else { self.put_time(at, Width::Word, 0, 1) }
+    pub(super) fn clock_resolution(&mut self, clock: u64, at: u64, width: Width) -> Result<u64, Errno> {
+        let step = if self.clock(clock)? == Clock::Real { 1 } else { TICK };
+        if at == 0 { Ok(0) } else { self.put_time(at, width, 0, step) }
     }
 
     /// `gettimeofday`.
@@ -77,6 +117,25 @@ impl<A: Arch> Sys<'_, A> {
             self.write_bytes(at, out.bytes())?;
         }
         Ok(A::now() / (SECOND / 100))
+    }
+
+    /// `clock_nanosleep`.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EOPNOTSUPP`] for the clocks that are so under Linux, and for the time of CPUs:
+    /// calls wait for real time.
+    pub(super) fn sleep_by(
+        &mut self,
+        [clock, flags, at, rest, ..]: [u64; 6],
+        width: Width,
+    ) -> Result<u64, Stop> {
+        /// Of the caller's thread, which does not run while it waits.
+        const THREAD: i32 = 3;
+        Errno::EINVAL.when(clock as i32 == THREAD)?;
+        let is_real = self.clock(clock)? == Clock::Real;
+        Errno::EOPNOTSUPP.when(!is_real || matches!(clock, 4..=6))?;
+        self.sleep(flags, at, rest, width)
     }
 
     /// `nanosleep` and `clock_nanosleep`.

@@ -54,6 +54,7 @@ impl<A: Arch> Sys<'_, A> {
         let tasks = &mut self.state.tasks;
         let process = tasks.get(self.me).process;
         let (blocked, stack) = (tasks.get(self.me).signals.blocked, tasks.get(self.me).signals.stack);
+        let turns = tasks.get(self.me).turns.inherited();
         let task = tasks.get_mut(slot);
         (task.tid, task.clear_tid) = (tid, new.clear_tid);
         (task.deadline, task.in_call, task.woken, task.vforked) = (0, false, false, 0);
@@ -61,6 +62,7 @@ impl<A: Arch> Sys<'_, A> {
         let is_own = !new.shares_space || new.is_vfork;
         task.signals.begin(blocked, if is_own { stack } else { SignalStack::NONE });
         (task.is_leaving, task.robust, task.usage) = (false, 0, Usage::NONE);
+        task.turns = turns;
         if new.is_thread {
             task.process = process;
             tasks.process_mut(process).threads += 1;

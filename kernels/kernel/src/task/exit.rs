@@ -92,6 +92,7 @@ impl<A: Arch> Kernel<A> {
     /// Ends a process that has no tasks any more.
     fn end_process(&'static self, state: &mut State, process: usize, status: i32) {
         self.leave_files(state, process);
+        state.timers.end(process);
         state.tasks.get_mut(process).doing = Doing::Ended(status);
         if process == INIT {
             let outcome = if status == 0 { PASS } else { FAIL };

@@ -10,6 +10,12 @@ const DATA: u64 = 2;
 const STACK: u64 = 3;
 /// `RLIMIT_CORE`.
 const CORE: u64 = 4;
+/// `RLIMIT_RSS`, which has no effect under Linux either.
+const RESIDENT: u64 = 5;
+/// `RLIMIT_NPROC`, which the superuser may exceed.
+const PROCESSES: u64 = 6;
+/// `RLIMIT_MEMLOCK`, which the superuser may exceed.
+const LOCKED: u64 = 8;
 /// `RLIMIT_NOFILE`.
 const FILES: u64 = 7;
 /// `RLIMIT_AS`.
@@ -37,15 +43,26 @@ pub struct Limits {
     pub stack: Limit,
     /// Bytes of a core file, which is never written.
     core: Limit,
+    /// Bytes in memory.
+    resident: Limit,
+    /// Processes of a user.
+    processes: Limit,
+    /// Bytes that stay in memory.
+    locked: Limit,
 }
+
+const UNLIMITED: Limit = Limit { soft: INFINITY, hard: INFINITY };
 
 impl Limits {
     /// The limits of process 1.
     pub const NONE: Limits = Limits {
-        space: Limit { soft: INFINITY, hard: INFINITY },
-        data: Limit { soft: INFINITY, hard: INFINITY },
+        space: UNLIMITED,
+        data: UNLIMITED,
         stack: Limit { soft: 8 << 20, hard: INFINITY },
-        core: Limit { soft: INFINITY, hard: INFINITY },
+        core: UNLIMITED,
+        resident: UNLIMITED,
+        processes: UNLIMITED,
+        locked: UNLIMITED,
     };
 
     /// Returns a limit by its number.
@@ -60,8 +77,11 @@ impl Limits {
             DATA => Ok(self.data),
             STACK => Ok(self.stack),
             CORE => Ok(self.core),
+            RESIDENT => Ok(self.resident),
+            PROCESSES => Ok(self.processes),
+            LOCKED => Ok(self.locked),
             FILES => Ok(Limit { soft: DESCRIPTORS, hard: DESCRIPTORS }),
-            0..=LAST => Ok(Limit { soft: INFINITY, hard: INFINITY }),
+            0..=LAST => Ok(UNLIMITED),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -80,6 +100,10 @@ impl Limits {
             DATA => self.data = new,
             STACK => self.stack = new,
             CORE => self.core = new,
+            // The one user is the superuser.
+            RESIDENT => self.resident = new,
+            PROCESSES => self.processes = new,
+            LOCKED => self.locked = new,
             FILES if new.soft > old.soft => return Err(Errno::EPERM),
             // A limit without enforcement is no limit.
             _ if new.soft < old.soft => return Err(Errno::EINVAL),
@@ -99,7 +123,7 @@ mod tests {
         for what in 0..=LAST {
             let new = Limit { soft: 16, hard: 1 << 30 };
             let kept = limits.set(what, new).is_ok();
-            assert_eq!(kept, matches!(what, SPACE | DATA | STACK | CORE), "{what}");
+            assert_eq!(kept, matches!(what, 2..=6 | LOCKED | SPACE), "{what}");
             assert_eq!(limits.get(what) == Ok(new), kept, "{what}");
         }
         let all = Limit { soft: INFINITY, hard: INFINITY };

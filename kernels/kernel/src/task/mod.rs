@@ -6,6 +6,7 @@
 //! its parent's.
 
 mod body;
+mod clock;
 mod clone;
 mod collapse;
 mod exit;
@@ -16,10 +17,13 @@ mod queue;
 mod robust;
 mod run;
 mod shown;
+pub mod timers;
+mod turns;
 mod usage;
 mod wait;
 
 pub use body::Body;
+pub use clock::Clock;
 pub use clone::New;
 pub use exit::{Ends, INIT};
 pub use futex::key as futex_key;
@@ -27,7 +31,8 @@ pub use process::{LocksNew, Process, SpaceRecord};
 pub use queue::Tasks;
 pub(crate) use run::{After, must};
 pub use shown::{MAPPED, Shown};
-pub use usage::Usage;
+pub use turns::Turns;
+pub use usage::{TICK, Usage};
 pub use wait::{Futex, Key, Wait};
 
 use crate::signal::set::Signals;
@@ -77,6 +82,8 @@ pub struct Task {
     pub robust: u64,
     /// Its use of time and memory.
     pub usage: Usage,
+    /// How it takes turns.
+    pub turns: Turns,
 }
 
 impl Task {
@@ -96,6 +103,7 @@ impl Task {
             clear_tid: 0,
             robust: 0,
             usage: Usage::NONE,
+            turns: Turns::NONE,
         }
     }
 

@@ -4,7 +4,7 @@ use crate::limits::TASKS;
 use crate::signal::bit;
 use crate::signal::number::SIGKILL;
 
-use super::{Doing, INIT, LocksNew, Process, SpaceRecord, Task, Wait};
+use super::{Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Wait};
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
 pub struct Tasks {
@@ -15,6 +15,8 @@ pub struct Tasks {
     ready: [u16; TASKS],
     first: usize,
     count: usize,
+    /// How many of them have a rank.
+    ranked: usize,
     /// Slots that were used and are free, a stack.
     free: [u16; TASKS],
     free_count: usize,
@@ -41,6 +43,7 @@ impl Tasks {
             ready: [0; TASKS],
             first: 0,
             count: 0,
+            ranked: 0,
             free: [0; TASKS],
             free_count: 0,
             used: 0,
@@ -166,6 +169,14 @@ impl Tasks {
         (task.signals.pending.set() | self.process(task.process).pending.set()) & !task.signals.blocked
     }
 
+    /// Returns the signals that a call of a task waits for.
+    pub fn awaited(&self, slot: usize) -> u64 {
+        match self.get(slot).doing {
+            Doing::Waiting(Wait::Signal(set)) => set,
+            _ => 0,
+        }
+    }
+
     /// Returns the slots that have ever held a task.
     pub fn slots(&self) -> core::ops::Range<usize> {
         0..self.used
@@ -198,7 +209,9 @@ impl Tasks {
 
     /// Puts a task at the end of the run queue.
     pub fn make_ready(&mut self, slot: usize) {
-        self.get_mut(slot).doing = Doing::Ready;
+        let task = self.get_mut(slot);
+        task.doing = Doing::Ready;
+        self.ranked += usize::from(task.turns.rank > 0);
         let at = (self.first + self.count) % TASKS;
         self.ready[at] = slot as u16;
         self.count += 1;
@@ -206,11 +219,55 @@ impl Tasks {
 
     /// Takes the next task off the run queue; it runs on `cpu`.
     pub fn next(&mut self, cpu: usize) -> Option<usize> {
+        if self.ranked > 0 {
+            self.highest_first();
+        }
         self.count = self.count.checked_sub(1)?;
         let slot = usize::from(self.ready[self.first % TASKS]);
         self.first = (self.first + 1) % TASKS;
         self.get_mut(slot).doing = Doing::Running(cpu);
         Some(slot)
+    }
+
+    /// Returns the highest rank of a task that is ready, and the first of the queue that has it.
+    fn highest(&self) -> Option<(u8, usize)> {
+        let ranked = |place: usize| {
+            let slot = self.ready[(self.first + place) % TASKS];
+            (self.get(slot.into()).turns.rank, place)
+        };
+        (0..self.count).map(ranked).max_by_key(|(rank, place)| (*rank, usize::MAX - place))
+    }
+
+    /// Moves the first task of the highest rank to the front of the run queue.
+    #[cold]
+    fn highest_first(&mut self) {
+        let Some((rank, place)) = self.highest() else { return };
+        let slot = self.ready[(self.first + place) % TASKS];
+        for place in (0..place).rev() {
+            self.ready[(self.first + place + 1) % TASKS] = self.ready[(self.first + place) % TASKS];
+        }
+        self.ready[self.first % TASKS] = slot;
+        self.ranked -= usize::from(rank > 0);
+    }
+
+    /// Sets how a task takes turns.
+    pub fn set_turns(&mut self, slot: usize, turns: Turns) {
+        let task = self.get_mut(slot);
+        let before = core::mem::replace(&mut task.turns, turns);
+        if task.doing == Doing::Ready {
+            self.ranked = self.ranked + usize::from(turns.rank > 0) - usize::from(before.rank > 0);
+        }
+    }
+
+    /// Whether a task that runs gives way at a tick: to one of a higher rank, and without a rank,
+    /// or with one and turns, to one of its own.
+    pub fn is_turn_over(&self, slot: usize) -> bool {
+        let turns = self.get(slot).turns;
+        if turns.rank == 0 {
+            return self.count > 0;
+        }
+        let highest = self.highest().map_or(0, |(rank, _)| rank);
+        highest > turns.rank || (highest == turns.rank && turns.takes_turns())
     }
 
     /// Whether a task is ready.

@@ -224,8 +224,11 @@ impl<A: Arch> Kernel<A> {
         let mut state = self.lock();
         state.tasks.get_mut(slot).usage.ticks += 1;
         self.pass_time(&mut state);
+        if state.timers.counts_cpus() {
+            self.expire(&mut state, false, A::now());
+        }
         match self.deliver(&mut state, slot, body, pin) {
-            After::Resume if state.tasks.has_ready() => After::GiveWay(state),
+            After::Resume if state.tasks.is_turn_over(slot) => After::GiveWay(state),
             after => after,
         }
     }
@@ -247,6 +250,9 @@ impl<A: Arch> Kernel<A> {
             state.tasks.wake_sleepers(now);
             if state.events.pass_time(now) {
                 self.events_changed(state);
+            }
+            if state.timers.is_due(now) {
+                self.expire(state, true, now);
             }
         }
         self.wake_idle(state);

@@ -4,6 +4,8 @@ use super::Tasks;
 
 /// Ticks of the timer in a second, on each CPU.
 const TICKS: u64 = 250;
+/// Nanoseconds between two of them.
+pub const TICK: u64 = 1_000_000_000 / TICKS;
 
 /// The use of a task, or of the tasks of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,11 @@ impl Usage {
     /// Returns the time in microseconds.
     pub fn micros(self) -> u64 {
         self.ticks * (1_000_000 / TICKS)
+    }
+
+    /// Returns the time in nanoseconds.
+    pub fn nanos(self) -> u64 {
+        self.ticks * TICK
     }
 
     /// Returns the time in the unit of `times`, of which a second has 100.

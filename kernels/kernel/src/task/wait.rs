@@ -29,6 +29,8 @@ pub enum Wait {
     Console,
     /// A file of several becomes ready.
     Poll,
+    /// A signal of a set, which the call takes, or a time.
+    Signal(u64),
     /// A time, or a signal.
     Time,
 }

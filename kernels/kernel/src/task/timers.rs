@@ -1,0 +1,333 @@
+//! Timers that send signals: the three of each process (`setitimer`, `alarm`), and those that
+//! programs make (`timer_create`).
+
+use super::Clock;
+use crate::arch::Arch;
+use crate::errno::Errno;
+use crate::limits::TASKS;
+use crate::signal::info::{Detail, SI_TIMER};
+use crate::signal::number::{SIGALRM, SIGPROF, SIGVTALRM};
+use crate::signal::{Info, bit};
+use crate::timer::{NEVER, Timer};
+use crate::{Kernel, State};
+
+/// Timers that programs make, at the most.
+pub const MADE: usize = 128;
+/// Timers of each process.
+pub const INTERVALS: usize = 3;
+/// The signals of these: of real time, and twice of the time of a CPU. The kernel's share of it is
+/// not known, so that the last two are alike.
+const SIGNALS: [u8; INTERVALS] = [SIGALRM, SIGVTALRM, SIGPROF];
+
+/// Where the signal of a timer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Nowhere: the program asks.
+    None,
+    /// To the process.
+    Process,
+    /// To the thread with this number.
+    Thread(i32),
+}
+
+/// A timer that a program has made.
+#[derive(Clone, Copy)]
+pub struct Made {
+    /// Its process, by slot.
+    owner: usize,
+    /// Its clock.
+    pub clock: Clock,
+    /// Its time.
+    pub timer: Timer,
+    /// Where its signal goes.
+    notice: Notice,
+    signal: u8,
+    /// The number that the program wants with the signal.
+    value: u64,
+    /// Its signal was sent, and not taken yet.
+    is_sent: bool,
+    /// Expirations that the last signal stood for beside the first.
+    pub overrun: u32,
+}
+
+impl Made {
+    const NONE: Made = Made {
+        owner: 0,
+        clock: Clock::Real,
+        timer: Timer::NONE,
+        notice: Notice::None,
+        signal: 0,
+        value: 0,
+        is_sent: false,
+        overrun: 0,
+    };
+}
+
+/// All timers that send signals.
+pub struct Timers {
+    intervals: [[Timer; INTERVALS]; TASKS],
+    made: [Made; MADE],
+    /// Processes that have, or had, a timer.
+    owners: [bool; TASKS],
+    /// When a timer of real time expires next.
+    due: u64,
+    /// Timers of a CPU's time were set.
+    counts_cpus: bool,
+}
+
+impl Timers {
+    /// Makes tables without timers.
+    pub const fn new() -> Self {
+        Timers {
+            intervals: [[Timer::NONE; INTERVALS]; TASKS],
+            made: [Made::NONE; MADE],
+            owners: [false; TASKS],
+            due: NEVER,
+            counts_cpus: false,
+        }
+    }
+
+    /// Makes a timer for a process, which sends `signal`, and the number `value` with it. The
+    /// number of the timer if `value` is `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EAGAIN`] if there are too many.
+    pub fn create(
+        &mut self,
+        owner: usize,
+        clock: Clock,
+        notice: Notice,
+        signal: u8,
+        value: Option<u64>,
+    ) -> Result<usize, Errno> {
+        let free = self.made.iter().position(|made| !made.timer.is_used).ok_or(Errno::EAGAIN)?;
+        let value = value.unwrap_or(free as u64);
+        self.made[free] =
+            Made { owner, clock, timer: Timer::NEW, notice, signal, value, is_sent: false, overrun: 0 };
+        self.owners[owner % TASKS] = true;
+        Ok(free)
+    }
+
+    /// Returns a timer that a process has made.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EINVAL`] if there is none of this number.
+    pub fn made(&mut self, owner: usize, id: u64) -> Result<&mut Made, Errno> {
+        let made = self.made.get_mut(id as u32 as usize);
+        made.filter(|made| made.timer.is_used && made.owner == owner).ok_or(Errno::EINVAL)
+    }
+
+    /// Frees a timer that a process has made.
+    ///
+    /// # Errors
+    ///
+    /// As [`made`](Self::made).
+    pub fn delete(&mut self, owner: usize, id: u64) -> Result<(), Errno> {
+        *self.made(owner, id)? = Made::NONE;
+        Ok(())
+    }
+
+    /// Sets a timer that a process has made; `now` is the time of its clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`made`](Self::made).
+    pub fn set(&mut self, owner: usize, id: u64, now: u64, next: u64, interval: u64) -> Result<(), Errno> {
+        let made = self.made(owner, id)?;
+        made.timer.set(now, next, interval);
+        (made.is_sent, made.overrun) = (false, 0);
+        let clock = made.clock;
+        self.look_at(clock, next);
+        Ok(())
+    }
+
+    /// Returns one of the three timers of a process.
+    pub fn interval(&self, owner: usize, which: usize) -> &Timer {
+        &self.intervals[owner % TASKS][which % INTERVALS]
+    }
+
+    /// Sets one of the three timers of a process; `now` is the time of its clock.
+    pub fn set_interval(&mut self, owner: usize, which: usize, now: u64, next: u64, interval: u64) {
+        self.intervals[owner % TASKS][which % INTERVALS].set(now, next, interval);
+        self.owners[owner % TASKS] = true;
+        self.look_at(if which == 0 { Clock::Real } else { Clock::Process(0) }, next);
+    }
+
+    /// Has a timer be looked at when its time comes.
+    fn look_at(&mut self, clock: Clock, next: u64) {
+        match (clock, next) {
+            (_, 0) => {}
+            (Clock::Real, next) => self.due = self.due.min(next),
+            _ => self.counts_cpus = true,
+        }
+    }
+
+    /// Begins another program: timers that the old one has made go, the three stay.
+    pub fn exec(&mut self, owner: usize) {
+        if self.owners[owner % TASKS] {
+            for made in self.made.iter_mut().filter(|made| made.timer.is_used && made.owner == owner) {
+                *made = Made::NONE;
+            }
+        }
+    }
+
+    /// Ends a process: all of its timers go.
+    pub fn end(&mut self, owner: usize) {
+        self.exec(owner);
+        if core::mem::take(&mut self.owners[owner % TASKS]) {
+            self.intervals[owner % TASKS] = [Timer::NONE; INTERVALS];
+        }
+    }
+
+    /// Takes the expirations of a timer whose signal is delivered; returns how many there are
+    /// beside the first. `time_of` tells the time of a clock.
+    pub fn delivered(&mut self, id: u32, time_of: impl FnOnce(Clock) -> u64) -> u32 {
+        let Some(made) = self.made.get_mut(id as usize) else { return 0 };
+        let now = time_of(made.clock);
+        made.is_sent = false;
+        made.overrun = made.timer.take(now).saturating_sub(1).min(i32::MAX as u64) as u32;
+        made.overrun
+    }
+
+    /// Whether a timer of real time may have expired.
+    pub fn is_due(&self, now: u64) -> bool {
+        self.due <= now
+    }
+
+    /// Whether there may be timers of a CPU's time.
+    pub fn counts_cpus(&self) -> bool {
+        self.counts_cpus
+    }
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Sends the signals of timers of real time, or of the time of CPUs, that have expired.
+    #[cold]
+    pub(super) fn expire(&'static self, state: &mut State, real: bool, now: u64) {
+        let (mut due, mut is_any) = (NEVER, false);
+        for owner in state.tasks.slots() {
+            if !state.timers.owners[owner % TASKS] {
+                continue;
+            }
+            let clock = Clock::Process(state.tasks.process(owner).pid);
+            for which in if real { 0..1 } else { 1..INTERVALS } {
+                let clock = if real { Clock::Real } else { clock };
+                let Some(now) = state.tasks.time_of(clock, now) else { continue };
+                let timer = &mut state.timers.intervals[owner % TASKS][which];
+                let expired = timer.take(now);
+                let next = timer.due(now);
+                (due, is_any) = (due.min(next), is_any || next != NEVER);
+                if expired > 0 {
+                    self.send(state, owner, SIGNALS[which], Info::KERNEL);
+                }
+            }
+        }
+        for id in 0..MADE {
+            let made = state.timers.made[id];
+            if !made.timer.is_used || real != (made.clock == Clock::Real) {
+                continue;
+            }
+            let Some(now) = state.tasks.time_of(made.clock, now) else { continue };
+            let next = self.expire_made(state, id, now);
+            (due, is_any) = (due.min(next), is_any || next != NEVER);
+        }
+        if real {
+            state.timers.due = due;
+        } else {
+            state.timers.counts_cpus = is_any;
+        }
+    }
+
+    /// Sends the signal of a timer, if it has expired and its last one was taken. Returns when to
+    /// look at it again.
+    fn expire_made(&'static self, state: &mut State, id: usize, now: u64) -> u64 {
+        let made = state.timers.made[id];
+        if made.timer.expired(now) == 0 || made.notice == Notice::None {
+            return made.timer.due(now);
+        }
+        let info =
+            Info { code: SI_TIMER, detail: Detail::Timer { id: id as u32, overrun: 0, value: made.value } };
+        let target = match made.notice {
+            Notice::Thread(tid) => state.tasks.find_task(tid),
+            _ => Some(made.owner),
+        };
+        let Some(target) = target else { return made.timer.due(now) };
+        let is_pending = |state: &State| {
+            let pending = match made.notice {
+                Notice::Thread(_) => &state.tasks.get(target).signals.pending,
+                _ => &state.tasks.process(target).pending,
+            };
+            pending.set() & bit(made.signal) != 0
+        };
+        if is_pending(state) {
+            // One of another sender: its own follows.
+            return if made.is_sent { made.timer.due(now) } else { now + 1 };
+        }
+        match made.notice {
+            Notice::Thread(_) => self.send_to_task(state, target, made.signal, info),
+            _ => self.send(state, target, made.signal, info),
+        }
+        let is_sent = is_pending(state);
+        let made = &mut state.timers.made[id];
+        made.is_sent = is_sent;
+        if !is_sent {
+            // It is ignored.
+            made.timer.take(now);
+        }
+        made.timer.due(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timers() -> std::boxed::Box<Timers> {
+        std::boxed::Box::new(Timers::new())
+    }
+
+    #[test]
+    fn timers_belong_to_their_process_and_places_come_back() {
+        let mut timers = timers();
+        let made = timers.create(3, Clock::Real, Notice::Process, 14, None);
+        assert_eq!(made, Ok(0));
+        assert_eq!(timers.create(4, Clock::Real, Notice::None, 10, Some(7)), Ok(1));
+        assert!(timers.made(3, 0).is_ok() && timers.made(4, 1).is_ok());
+        assert_eq!(timers.made(3, 1).err(), Some(Errno::EINVAL));
+        assert_eq!(timers.made(3, u64::MAX).err(), Some(Errno::EINVAL));
+        assert_eq!((timers.delete(4, 0), timers.delete(3, 0)), (Err(Errno::EINVAL), Ok(())));
+        while timers.create(5, Clock::Real, Notice::Process, 14, None).is_ok() {}
+        assert_eq!(timers.create(5, Clock::Real, Notice::Process, 14, None), Err(Errno::EAGAIN));
+        timers.exec(5);
+        assert!(timers.made(5, 0).is_err() && timers.made(4, 1).is_ok());
+    }
+
+    #[test]
+    fn the_three_of_a_process_outlive_its_program_and_end_with_it() {
+        let mut timers = timers();
+        timers.set_interval(2, 0, 100, 150, 10);
+        assert!(!timers.is_due(149) && timers.is_due(150) && !timers.counts_cpus());
+        timers.set_interval(2, 1, 0, 5, 0);
+        assert!(timers.counts_cpus());
+        timers.exec(2);
+        assert_eq!(timers.interval(2, 0).setting(120), (30, 10));
+        timers.end(2);
+        assert_eq!(timers.interval(2, 0).setting(120), (0, 0));
+        assert_eq!(timers.interval(2, 1).setting(0), (0, 0));
+    }
+
+    #[test]
+    fn a_signal_stands_for_all_expirations_until_it_is_delivered() {
+        let mut timers = timers();
+        timers.create(1, Clock::Real, Notice::Process, 14, None).unwrap();
+        timers.set(1, 0, 0, 100, 10).unwrap();
+        assert_eq!(timers.delivered(0, |_| 135), 3);
+        assert_eq!(timers.made(1, 0).unwrap().timer.setting(135), (5, 10));
+        timers.set(1, 0, 135, 200, 0).unwrap();
+        assert_eq!(timers.made(1, 0).unwrap().overrun, 0);
+        assert_eq!(timers.delivered(0, |_| 500), 0);
+        assert_eq!(timers.delivered(MADE as u32, |_| 500), 0);
+    }
+}
