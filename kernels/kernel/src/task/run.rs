@@ -219,6 +219,8 @@ impl<A: Arch> Kernel<A> {
         self.force(slot, body, pin, number::SIGSEGV, Info::KERNEL)
     }
 
+    // Apart from the loop, whose registers are for faults and calls.
+    #[inline(never)]
     fn tick(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         self.count(Count::Ticks);
         let mut state = self.lock();

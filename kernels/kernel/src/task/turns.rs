@@ -1,4 +1,4 @@
-//! How tasks take turns: policies and ranks, as `sched_setscheduler` sets them.
+//! Turns that tasks take on a CPU: policies and ranks, as `sched_setscheduler` sets them.
 
 use crate::errno::Errno;
 
