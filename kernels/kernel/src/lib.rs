@@ -194,6 +194,9 @@ impl<A: Arch> Kernel<A> {
     /// Counts a fault that was served.
     #[inline]
     pub fn count_fault(&self, done: Done) {
+        if done == Done::Spurious {
+            self.fault_came_back();
+        }
         self.count(match done {
             Done::Zero => Count::FaultZero,
             Done::Fresh => Count::FaultFresh,
@@ -201,10 +204,7 @@ impl<A: Arch> Kernel<A> {
             Done::Backed => Count::FaultBacked,
             Done::Copied => Count::FaultCopied,
             Done::Reused => Count::FaultReused,
-            Done::Spurious => {
-                self.fault_came_back();
-                Count::FaultSpurious
-            }
+            Done::Spurious => Count::FaultSpurious,
         });
     }
 

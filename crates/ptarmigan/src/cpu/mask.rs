@@ -48,6 +48,16 @@ impl CpuMask {
         self.words.iter().fold(0, |all, w| all | w.load(Ordering::SeqCst)) == 0
     }
 
+    /// Returns whether another CPU than `cpu` is in the set.
+    #[inline]
+    pub fn has_others(&self, cpu: CpuId) -> bool {
+        let own = usize::from(cpu.0) / BITS;
+        let load = |n: usize| self.words[(own + n) % WORDS].load(Ordering::SeqCst);
+        // All words, from the CPU's own on, without branches.
+        let own_bit = if own < WORDS { 1 << (usize::from(cpu.0) % BITS) } else { 0 };
+        (1..WORDS).fold(load(0) & !own_bit, |all, n| all | load(n)) != 0
+    }
+
     /// Replaces the set by `to`.
     #[inline]
     pub fn assign(&self, to: &CpuSet) {

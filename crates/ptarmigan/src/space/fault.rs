@@ -241,17 +241,18 @@ impl<F: Format> State<F> {
         {
             return Ok(outcome);
         }
-        let at = Place { tlb, page, access, flags, hint };
+        // One for each use: a call has its own in memory, and the other's stays in registers.
+        let at = || Place { tlb, page, access, flags, hint };
         match self.tables.leaf(on, page) {
             Ok(leaf) => {
                 let raw = leaf.load();
                 if F::is_none(raw) {
-                    self.fault_missing::<M, SHARED>(on, at, Ok(leaf))
+                    self.fault_missing::<M, SHARED>(on, at(), Ok(leaf))
                 } else {
-                    self.fault_present::<M, SHARED>(on, at, &leaf, raw)
+                    self.fault_present::<M, SHARED>(on, at(), leaf, raw)
                 }
             }
-            Err(end) => self.fault_missing::<M, SHARED>(on, at, Err(end)),
+            Err(end) => self.fault_missing::<M, SHARED>(on, at(), Err(end)),
         }
     }
 
@@ -376,7 +377,7 @@ impl<F: Format> State<F> {
         &self,
         on: On<'_, M>,
         at: Place<'_>,
-        leaf: &Leaf<'_, F, M>,
+        leaf: Leaf<'_, F, M>,
         raw: u64,
     ) -> Result<Outcome, FaultError> {
         let Place { tlb, page, access, flags, .. } = at;
@@ -425,28 +426,24 @@ impl<F: Format> State<F> {
             on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, was, new);
             return Ok(Outcome::Done(Done::Reused));
         }
-        self.copy_on_write::<M, SHARED>(on, tlb, page, raw, flags, at.hint)
+        self.copy_on_write::<M, SHARED>(on, at, &leaf, raw, others)
     }
 
-    /// Gives a page that is written a frame of its own. `flags` and `hint` are those of its area. A
-    /// call, which looks for the page's leaf table once more: so values of other faults need not
-    /// lie in memory.
+    /// Gives a page that is written a frame of its own. `raw` is its entry, `leaf` its place, and
+    /// `others` says whether anybody else uses it.
     #[inline(never)]
     fn copy_on_write<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
-        tlb: &SpaceTlb,
-        page: u64,
+        at: Place<'_>,
+        leaf: &Leaf<'_, F, M>,
         raw: u64,
-        flags: AreaFlags,
-        hint: Hint,
+        others: Use,
     ) -> Result<Outcome, FaultError> {
-        let Ok(leaf) = self.tables.leaf(on, page) else { return Ok(Outcome::Again) };
+        let Place { tlb, page, flags, hint, .. } = at;
         let (old, m) = (F::frame(Level::PTE, raw), on.machine());
-        let others = Use::private(tlb.is_unloaded());
         let new_attr =
             Self::attr(flags) | Attr::WRITE | Attr::DIRTY | F::attr(Level::PTE, raw).only(Attr::SOFT);
-        on.tlb().may_flush(on.pin())?;
         let zero = F::is_special(Level::PTE, raw) && old == m.zero_frame();
         // Before the lock of the entry, which is given up first then.
         let fresh = Unmapped { on, pfn: if zero { take_zeroed(on)? } else { take_any(on)? } };
@@ -459,12 +456,13 @@ impl<F: Format> State<F> {
             // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and is locked.
             unsafe { m.copy_data(on.pin(), old, fresh.pfn) }?;
         }
-        let fresh = fresh.keep();
-        on.before_mapped::<F>(new_attr, fresh, 1);
+        on.before_mapped::<F>(new_attr, fresh.pfn, 1);
         self.note_private(on, flags, hint);
-        let new = F::leaf(Level::PTE, fresh, new_attr);
+        let new = F::leaf(Level::PTE, fresh.pfn, new_attr);
         let break_first = F::EVER_BREAKS && others == Use::Walked && F::needs_break(Level::PTE, raw, new);
         if break_first || tlb.is_active_elsewhere(on.cpu()) {
+            on.tlb().may_flush(on.pin())?;
+            let fresh = fresh.keep();
             // No CPU may read the old frame once another has written to the new one. The reference
             // to the old frame goes after the flush: until then another space must not take itself
             // for its only user. It goes after the new entry stands: if the flush unwinds, the old
@@ -480,14 +478,19 @@ impl<F: Format> State<F> {
             // entry was broken off before its flush.
             unsafe { release_flushed::<F, M>(on, raw) };
         } else if const { F::KEPT == 0 } && !tlb.owes_flush() {
-            entry.replace(others, |_| new);
-            drop(entry);
-            // A flush that is refused now leaves a debt, and the old frame to nobody.
-            if on.tlb().flush_page(on.pin(), tlb, page, F::PAGE_SHIFT).is_ok() {
+            let flushed = on.tlb().change_page(on.pin(), tlb, page, F::PAGE_SHIFT, || {
+                fresh.keep();
+                entry.replace(others, |_| new);
+                drop(entry);
+            })?;
+            // One that was not flushed belongs to nobody.
+            if flushed {
                 // SAFETY: 1. as above. 2. the entry was replaced before the flush, which has ended.
                 unsafe { release_flushed::<F, M>(on, raw) };
             }
         } else {
+            on.tlb().may_flush(on.pin())?;
+            fresh.keep();
             let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
             entry.replace(others, |_| new);
             drop(entry);

@@ -206,11 +206,13 @@ impl<S: Shootdown> Tlb<S> {
     pub fn may_flush(&self, pin: &Pinned<'_>) -> Result<(), TlbRefusal> {
         self.accept(pin)?;
         self.own(pin)?;
-        // Its flush waits for answers, and lets the CPU serve others meanwhile.
-        if self.mailboxes.is_asking(pin.cpu()) {
-            return Err(TlbRefusal::Busy(pin.cpu()));
-        }
-        Ok(())
+        self.may_ask(pin)
+    }
+
+    /// Refuses a CPU that waits for answers: its flush lets it serve others meanwhile.
+    #[inline]
+    pub(super) fn may_ask(&self, pin: &Pinned<'_>) -> Result<(), TlbRefusal> {
+        if self.mailboxes.is_asking(pin.cpu()) { Err(TlbRefusal::Busy(pin.cpu())) } else { Ok(()) }
     }
 
     /// Tells the machine of entries that have become valid or allow more than they did, if it

@@ -72,6 +72,7 @@ impl Mailboxes {
     }
 
     /// Returns whether `me` waits for answers.
+    #[inline]
     pub fn is_asking(&self, me: CpuId) -> bool {
         self.of(me).asking.load(Ordering::Relaxed)
     }

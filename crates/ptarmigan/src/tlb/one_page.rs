@@ -1,37 +1,42 @@
 //! Flushes one page, as copy-on-write does for each page that it copies.
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
+use super::id::Generation;
 use super::request::Invalidation;
 use super::runs::Runs;
 use super::scope::Scope;
 use super::shootdown::{FlushFlags, RECALL};
 use super::space::SpaceTlb;
-use super::state::Tlb;
-use crate::cpu::Pinned;
+use super::state::{Loaded, Tlb};
+use crate::cpu::{Guard, Pinned};
 
 impl<S: Shootdown> Tlb<S> {
-    /// Has every CPU that may know the page of 2^`shift` bytes at `page` of `space` forget it, as
-    /// [`flush`](Self::flush) does; no table has been freed. If this CPU alone runs in the space,
-    /// which is the usual case, it goes without the lists, masks and tickets of a flush.
+    /// Changes the entry of the page of 2^`shift` bytes at `page` of `space` by `change`, and has
+    /// every CPU that may know the page forget it, as [`flush`](Self::flush) does; no table has been
+    /// freed. If this CPU alone runs in the space, which is the usual case, it goes without the
+    /// lists, masks and tickets of a flush.
     ///
-    /// If it unwinds or is refused, the space owes a flush.
+    /// False if the flush could not be: the space owes one then, and also if it unwinds.
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] in the middle of another flush of this CPU; no translation has been forgotten
+    /// [`TlbRefusal`] in the middle of another flush of this CPU; the entry has not been changed
     /// then.
     #[inline]
-    pub(crate) fn flush_page(
+    pub(crate) fn change_page(
         &self,
         pin: &Pinned<'_>,
         space: &SpaceTlb,
         page: u64,
         shift: u32,
-    ) -> Result<(), TlbRefusal> {
-        let owed = Owed(space);
+        change: impl FnOnce(),
+    ) -> Result<bool, TlbRefusal> {
         self.accept(pin)?;
         self.machine.accept(space.machine())?;
+        self.may_ask(pin)?;
         let mut loaded = self.own(pin)?;
+        let owed = Owed(space);
+        change();
         // Then the CPUs, as in `flush`.
         let generation = space.raise();
         if const { !S::BROADCASTS && S::WALKS_TABLES }
@@ -56,12 +61,30 @@ impl<S: Shootdown> Tlb<S> {
             loaded.generation = generation;
             self.leave(pin, loaded);
         } else {
-            let mut stale = Runs::new(shift);
-            stale.insert(page, page.wrapping_add(1 << shift));
-            self.flush_raised(pin, (space, generation), loaded, &stale, FlushFlags::default(), &mut None)?;
+            let flushed = self.flush_page_raised(pin, (space, generation), loaded, page, shift);
+            debug_assert!(flushed.is_ok(), "asked above");
+            if flushed.is_err() {
+                return Ok(false);
+            }
         }
         core::mem::forget(owed);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Flushes a page as any number of pages.
+    #[cold]
+    #[inline(never)]
+    fn flush_page_raised(
+        &self,
+        pin: &Pinned<'_>,
+        raised: (&SpaceTlb, Generation),
+        loaded: Guard<'_, Loaded>,
+        page: u64,
+        shift: u32,
+    ) -> Result<(), TlbRefusal> {
+        let mut stale = Runs::new(shift);
+        stale.insert(page, page.wrapping_add(1 << shift));
+        self.flush_raised(pin, raised, loaded, &stale, FlushFlags::default(), &mut None)
     }
 }
 

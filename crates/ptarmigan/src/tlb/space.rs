@@ -144,7 +144,7 @@ impl SpaceTlb {
     /// is flushed.
     #[inline]
     pub(crate) fn is_active_elsewhere(&self, cpu: CpuId) -> bool {
-        !self.active.snapshot().except(cpu).is_empty()
+        self.active.has_others(cpu)
     }
 }
 

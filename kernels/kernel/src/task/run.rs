@@ -104,27 +104,39 @@ impl<A: Arch> Kernel<A> {
         }
         let on = self.on(pin);
         loop {
-            let after = match A::enter(&mut body.context) {
-                Trap::Fault { at, access } => match body.space.fault(on, VirtAddr(at), access) {
+            // Faults first, and apart from the others: they have to be fast.
+            let trap = A::enter(&mut body.context);
+            let after = if let Trap::Fault { at, access } = trap {
+                match body.space.fault(on, VirtAddr(at), access) {
                     Ok(done) => {
                         self.count_fault(done);
                         continue;
                     }
                     Err(e) => self.fault_signal(slot, body, pin, at, e),
-                },
-                Trap::Call => self.call(slot, body, pin),
-                Trap::Timer => self.tick(slot, body, pin),
-                Trap::Interrupt => self.look_around(slot, body, pin),
-                Trap::Protection => self.protection(slot, body, pin),
-                Trap::Signal { signal, info } => {
-                    body.context.note_trap(None);
-                    self.force(slot, body, pin, signal, info)
                 }
+            } else {
+                self.after_trap(slot, body, pin, trap)
             };
             match after {
                 After::Resume => {}
                 after => return after,
             }
+        }
+    }
+
+    /// Does what a trap asks for that is no fault.
+    #[inline]
+    fn after_trap(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>, trap: Trap) -> After {
+        match trap {
+            Trap::Call => self.call(slot, body, pin),
+            Trap::Timer => self.tick(slot, body, pin),
+            Trap::Interrupt => self.look_around(slot, body, pin),
+            Trap::Protection => self.protection(slot, body, pin),
+            Trap::Signal { signal, info } => {
+                body.context.note_trap(None);
+                self.force(slot, body, pin, signal, info)
+            }
+            Trap::Fault { .. } => After::Resume,
         }
     }
 

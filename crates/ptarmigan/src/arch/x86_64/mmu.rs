@@ -93,6 +93,21 @@ impl<B: Ipi, I: Instructions> X86Mmu<B, I> {
         unsafe { self.instructions.load_cr3(pin, cr3 & !KEEP) };
     }
 
+    /// Carries out an invalidation of more than a page of the PCID that is loaded.
+    #[inline(never)]
+    fn invalidate_more(&self, pin: &Pinned<'_>, what: &Invalidation, pcid: u16, is_loaded: bool) {
+        let pages = if what.reload_root { None } else { what.scope.pages() };
+        match pages {
+            Some(pages) if is_loaded => pages.for_each(|at| self.instructions.invlpg(pin, at)),
+            None if is_loaded => self.reload(pin),
+            _ if !self.features.invpcid => self.forget_all(pin),
+            Some(pages) if !what.tables_freed => {
+                pages.for_each(|at| self.instructions.invpcid(pin, Invpcid::Page { pcid, at }));
+            }
+            _ => self.instructions.invpcid(pin, Invpcid::Context(pcid)),
+        }
+    }
+
     /// Forgets everything.
     fn forget_all(&self, pin: &Pinned<'_>) {
         let Features { global, pcid, invpcid, .. } = self.features;
@@ -138,16 +153,7 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
         {
             return self.instructions.invlpg(pin, at);
         }
-        let pages = if what.reload_root { None } else { what.scope.pages() };
-        match pages {
-            Some(pages) if is_loaded => pages.for_each(|at| self.instructions.invlpg(pin, at)),
-            None if is_loaded => self.reload(pin),
-            _ if !self.features.invpcid => self.forget_all(pin),
-            Some(pages) if !what.tables_freed => {
-                pages.for_each(|at| self.instructions.invpcid(pin, Invpcid::Page { pcid, at }));
-            }
-            _ => self.instructions.invpcid(pin, Invpcid::Context(pcid)),
-        }
+        self.invalidate_more(pin, what, pcid, is_loaded);
     }
 
     #[inline]
