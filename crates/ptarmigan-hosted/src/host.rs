@@ -12,6 +12,7 @@ use ptarmigan::frames::{
 };
 use ptarmigan::page::{Construct, Level};
 use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, ListsError, Quicklists, Source};
+use ptarmigan::space::ZeroBlock;
 use ptarmigan::table::{KernelMap, KernelMapError, MemoryTooHigh};
 use ptarmigan::tlb::{FIRST_NAME, TlbError};
 use ptarmigan::window::{DirectMap, OpenWindow};
@@ -44,6 +45,8 @@ pub struct HostConfig {
     ///
     /// [`RealSlots`]: super::RealSlots
     pub high_file: bool,
+    /// Reads of areas that may have large pages map a [block of zeroes](ZeroBlock).
+    pub zero_block: bool,
 }
 
 /// The largest memory of a machine: one mapping of the host can hold it, and frame numbers can name
@@ -62,6 +65,7 @@ impl Default for HostConfig {
             prefault: 8 << 20,
             low: u64::MAX,
             high_file: false,
+            zero_block: false,
         }
     }
 }
@@ -207,6 +211,7 @@ pub struct Host<F: Format> {
     window: DirectMap,
     kernel: KernelMap<F, DirectMap>,
     zero: Pfn,
+    zero_block: ZeroBlock,
     /// Frames that stand for pages of files; several if there is high memory to take them from.
     files: Vec<Pfn>,
     high: Option<HighMemory>,
@@ -329,6 +334,7 @@ impl<F: Format> Host<F> {
             window,
             kernel,
             zero,
+            zero_block: ZeroBlock::new(),
             files,
             high,
             expected,
@@ -368,6 +374,12 @@ impl<F: Format> Host<F> {
     #[inline]
     pub fn zero_frame(&self) -> Pfn {
         self.zero
+    }
+
+    /// Returns the block of zeroes, if machines of this host have one; it is the host's.
+    #[inline]
+    pub fn zero_block(&self) -> Option<&ZeroBlock> {
+        self.config.zero_block.then_some(&self.zero_block)
     }
 
     /// Returns the frame that stands for all pages of files.
@@ -603,12 +615,12 @@ impl<F: Format> Host<F> {
     /// [`Missing`] says how many are not.
     pub fn audit(&self) -> Result<(), Missing> {
         let FrameCounts { free, .. } = self.frames.counts();
-        // The tables of the kernel's half, the zero frame and the files' frames are the host's
-        // until it is dropped.
+        // The tables of the kernel's half, the frames of zeroes and the files' frames are the
+        // host's until it is dropped.
         let root_frames = 1usize << F::LAYOUT.order(F::LAYOUT.root());
         let pages = (1 + self.files.len()) << F::PAGE_ORDER;
         let tables = (self.kernel.tables() - 1) << F::LAYOUT.order(Level::PTE);
-        let own = pages + root_frames + tables;
+        let own = pages + root_frames + tables + self.zero_block.frames(&self.frames) as usize;
         let expected = self.expected - own as u32;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
     }

@@ -9,7 +9,7 @@ use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
-use ptarmigan::space::SpaceMachine;
+use ptarmigan::space::{SpaceMachine, ZeroBlock};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
@@ -340,6 +340,10 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HostMa
     #[inline]
     fn zero_frame(&self) -> Pfn {
         self.host.zero_frame()
+    }
+    #[inline]
+    fn zero_block(&self) -> Option<&ZeroBlock> {
+        self.host.zero_block()
     }
     #[inline]
     fn backing_frame(&self, _object: u32, _page: u64) -> Option<Pfn> {

@@ -2,6 +2,7 @@
 
 use ptarmigan::machine::Machine as _;
 use ptarmigan::quicklist::Policy as _;
+use ptarmigan::space::SpaceMachine as _;
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_kernel_base::{fail, pass, say};
 
@@ -63,7 +64,9 @@ impl<A: Arch> Kernel<A> {
         self.print_counts();
         let machine = self.machine.get();
         let counts = machine.policy().counts();
-        let free = machine.frames().counts().free;
+        // Reads may have made the block of zeroes, which stays.
+        let zeroes = machine.zero_block().map_or(0, |block| block.frames(machine.frames()));
+        let free = machine.frames().counts().free + zeroes;
         let (live, cached) = (counts.live(), counts.cached());
         say!("kernel: process 1 has ended with {:#x}", ending.status);
         if (live, cached, free) != (0, 0, machine.before) {

@@ -12,7 +12,7 @@ use ptarmigan::highmem::Slots;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
-use ptarmigan::space::SpaceMachine;
+use ptarmigan::space::{SpaceMachine, ZeroBlock};
 use ptarmigan::tlb::{Mmu, Tlb};
 use ptarmigan::window::DirectMap;
 
@@ -212,6 +212,10 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HighMa
     #[inline]
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()
+    }
+    #[inline]
+    fn zero_block(&self) -> Option<&ZeroBlock> {
+        self.inner.host().zero_block()
     }
     #[inline]
     fn backing_frame(&self, _object: u32, page: u64) -> Option<Pfn> {

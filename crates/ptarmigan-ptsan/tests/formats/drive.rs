@@ -48,8 +48,9 @@ pub struct Ran {
     pub denied: u64,
     /// Large pages that faults mapped, that were copied as a whole, and that were made of pages;
     /// then large pages of devices that faults mapped, and groups; and large pages of objects that
-    /// faults mapped, that they gave the right to be written, and that they split.
-    pub large: [u64; 8],
+    /// faults mapped, that they gave the right to be written, and that they split; and blocks of
+    /// zeroes that faults mapped, and that they changed for large pages.
+    pub large: [u64; 10],
     pub findings: u64,
     /// The sanitizer's report of them.
     pub report: String,
@@ -68,8 +69,14 @@ struct Mapped<F: Format> {
 /// If the space and its map differ, or a frame is lost.
 pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
     let &Drive { seed, steps, asids, cpus, large } = what;
-    let memory =
-        HostConfig { cpus, bytes: 256 << 20, touch_data: true, prefault: 0, ..HostConfig::default() };
+    let memory = HostConfig {
+        cpus,
+        bytes: 256 << 20,
+        touch_data: true,
+        prefault: 0,
+        zero_block: large && seed % 2 == 0,
+        ..HostConfig::default()
+    };
     let host = Host::<F>::new(memory).unwrap();
     // Two blocks and a half.
     let store = Store::new(&host, if large { 3 } else { 0 });
@@ -88,7 +95,7 @@ pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
         rng: Rng::new(seed),
         spaces: Vec::new(),
         on_cpu: vec![None; cpus],
-        ran: Ran { served: 0, passed: 0, denied: 0, large: [0; 8], findings: 0, report: String::new() },
+        ran: Ran { served: 0, passed: 0, denied: 0, large: [0; 10], findings: 0, report: String::new() },
         next: 0,
         large,
     };
@@ -469,6 +476,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let (access, kind) = kinds[self.rng.below(4) as usize];
         let allowed = self.allows(at, page, access);
         let large_before = self.large_object(on, at, page);
+        let leaf_before = self.spaces[at].space.tree().query_leaf(on, VirtAddr(va));
+        let zeroes_before = leaf_before.is_some_and(|leaf| leaf.attr.has(Attr::SPECIAL)) && !large_before;
         let mut found = self.translate(cpu, va, kind);
         if found.is_some() {
             // Some formats have no permission to execute: what may be read may be executed.
@@ -495,6 +504,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             self.ran.large[4] += u64::from(served == Ok(Done::Backed) && is_group && !object);
             self.ran.large[5] += u64::from(served == Ok(Done::Backed) && is_large && object);
             self.ran.large[6] += u64::from(served == Ok(Done::Reused) && is_large && large_before);
+            self.ran.large[8] += u64::from(served == Ok(Done::Zero) && is_large);
+            self.ran.large[9] += u64::from(served == Ok(Done::Large) && zeroes_before);
             self.ran.large[7] += u64::from(served == Ok(Done::Copied) && !is_large && large_before);
             found = self.translate(cpu, va, kind);
         }

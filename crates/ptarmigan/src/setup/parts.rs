@@ -8,7 +8,7 @@ use crate::frames::{DataFrames, Frames, NoFrame};
 use crate::machine::Machine;
 use crate::parking::Parking;
 use crate::quicklist::Quicklists;
-use crate::space::SpaceMachine;
+use crate::space::{SpaceMachine, ZeroBlock};
 use crate::table::KernelMap;
 use crate::tlb::{Shootdown, Tlb};
 use crate::window::{OpenWindow, WindowGuard};
@@ -27,6 +27,7 @@ pub struct MachineParts<'m, F: Format, W, S, O = NoObjects> {
     pub(super) tlb: Tlb<S>,
     pub(super) parking: Parking,
     pub(super) zero: Pfn,
+    pub(super) zero_block: ZeroBlock,
     pub(super) share: u32,
     pub(super) objects: O,
 }
@@ -132,7 +133,7 @@ where
 }
 
 // SAFETY: 1. The page was taken for this and cleared; entries that show it do not let writes
-// through. 2. by `Objects`, whose frames are not of `Machine::data` (point 1). 3. `Setup` makes the
+// through. The block of zeroes is a field of the machine. 2. by `Objects`, whose frames are not of `Machine::data` (point 1). 3. `Setup` makes the
 // data frames and the page of zeroes of the format's order; `Objects` promises the same.
 unsafe impl<F, W, S, O> SpaceMachine for MachineParts<'_, F, W, S, O>
 where
@@ -146,6 +147,11 @@ where
     #[inline]
     fn zero_frame(&self) -> Pfn {
         self.zero
+    }
+
+    #[inline]
+    fn zero_block(&self) -> Option<&ZeroBlock> {
+        Some(&self.zero_block)
     }
 
     #[inline]

@@ -14,6 +14,7 @@ use crate::frames::{
 use crate::params::{ParamError, Params, UserPte};
 use crate::parking::Parking;
 use crate::quicklist::{AutoCosts, AutoPlacement, ListsConfig, Placement, Quicklists, Source};
+use crate::space::ZeroBlock;
 use crate::table::{KernelMap, check_memory};
 use crate::tlb::{CostModel, KernelRoot, Shootdown, Tlb, TlbConfig};
 use crate::window::{DirectMap, OpenWindow, OutOfReach, WindowGuard};
@@ -339,7 +340,23 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
         let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb, hardware)? };
         let parking = Parking::new(&mut boot, frames.machine(), tlb.config().cpus, tlb.config().park)?;
         tlb.hardware().set_kernel_root(kernel_root);
-        Ok((MachineParts { frames, half, data, window, lists, tlb, parking, zero, share, objects }, boot))
+        let zero_block = ZeroBlock::new();
+        Ok((
+            MachineParts {
+                frames,
+                half,
+                data,
+                window,
+                lists,
+                tlb,
+                parking,
+                zero,
+                zero_block,
+                share,
+                objects,
+            },
+            boot,
+        ))
     }
 }
 

@@ -444,7 +444,9 @@ impl<F: Format> State<F> {
         let (old, m) = (F::frame(Level::PTE, raw), on.machine());
         let new_attr =
             Self::attr(flags) | Attr::WRITE | Attr::DIRTY | F::attr(Level::PTE, raw).only(Attr::SOFT);
-        let zero = F::is_special(Level::PTE, raw) && old == m.zero_frame();
+        // The frame of zeroes, or one of the block of zeroes that has been split.
+        let anonymous = flags.0 & const { AreaFlags::BACKED.with(AreaFlags::SPECIAL).0 } == 0;
+        let zero = F::is_special(Level::PTE, raw) && (anonymous || old == m.zero_frame());
         // Before the lock of the entry, which is given up first then.
         let fresh = Unmapped { on, pfn: if zero { take_zeroed(on)? } else { take_any(on)? } };
         let entry = leaf.lock::<SHARED>(on)?;

@@ -4,7 +4,9 @@
 //! of the size of a large page, all of it in the area and none of it touched yet, maps one. Where
 //! no block of frames is free for it, pages are mapped as elsewhere: nothing is won back, and no
 //! call fails for lack of a block. A large page lies in areas with the flag only, so faults in
-//! others need not look for one.
+//! others need not look for one. The first read of such a span maps the machine's [block of
+//! zeroes](super::ZeroBlock), if it has one; the first write puts a large page in its place, or
+//! splits it if none is free.
 //!
 //! Operations on a part of a large page split it; fork shares it until one side writes to it, which
 //! [splits or copies](LargePages::copy) it. [`SpaceMut::collapse`] makes large pages of pages.
@@ -13,9 +15,6 @@
 //! has its pages in a block of frames ([`SpaceMachine::backing_block`]). It holds no reference, as
 //! pages of objects hold none. A write to a private one splits it, and copies the page. A span that
 //! has pages keeps them: `collapse` passes over areas of objects.
-//!
-//! Rejected: a large page of zeroes for reads, which Linux has. It saves a table until the first
-//! write, and has to be split or replaced then.
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags, LargePages};
 use super::areas::{AreaError, Hint};
@@ -27,7 +26,7 @@ use crate::frames::{DataFrames, NoFrame, TakenData};
 use crate::gather::{Gather, release_flushed, release_large_flushed};
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::table::{Tables, is_aligned};
+use crate::table::{Tables, Use, is_aligned};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 
 /// What [`SpaceMut::collapse`] has done.
@@ -51,14 +50,14 @@ pub struct CollapseLimits {
 
 /// A large data frame that was taken just now, with one reference, and is mapped nowhere. Given
 /// back when dropped.
-struct UnmappedLarge<'a, M: Machine> {
+pub(super) struct UnmappedLarge<'a, M: Machine> {
     on: On<'a, M>,
-    pfn: Pfn,
+    pub pfn: Pfn,
 }
 
 impl<'a, M: Machine> UnmappedLarge<'a, M> {
     /// Takes one for a large page of `F`, of zeroes if they are `wanted`.
-    fn take<F: Format>(on: On<'a, M>, zeroes: bool) -> Result<Self, NoFrame> {
+    pub fn take<F: Format>(on: On<'a, M>, zeroes: bool) -> Result<Self, NoFrame> {
         let order = (F::shift(Tables::<F>::LARGE) - FRAME_SHIFT) as u8;
         let TakenData { pfn, is_zero } = on.data().take_large(on.frames(), on.pin(), order, zeroes)?;
         let block = UnmappedLarge { on, pfn };
@@ -71,8 +70,8 @@ impl<'a, M: Machine> UnmappedLarge<'a, M> {
         Ok(block)
     }
 
-    /// Returns its first frame: it is about to be mapped.
-    fn keep(self) -> Pfn {
+    /// Returns its first frame, of whose reference the caller has to take care.
+    pub fn keep(self) -> Pfn {
         core::mem::ManuallyDrop::new(self).pfn
     }
 }
@@ -144,7 +143,7 @@ impl<F: Format> State<F> {
                 on.became_valid(Some(tlb), start, F::shift(level), 1, raw, raw);
                 Ok(Some(Outcome::Done(Done::Spurious)))
             }
-            (Entry::Leaf, _) => Ok(Some(Outcome::Exclusive)),
+            (Entry::Leaf, raw) => Ok(Some(self.gain_whole::<M, SHARED>(on, tlb, start, access, raw, &area))),
             (Entry::None, _) if area.flags.has_object() => {
                 Ok(self.fault_block::<M, SHARED>(on, tlb, start, access, &area))
             }
@@ -155,8 +154,57 @@ impl<F: Format> State<F> {
                 }
                 Ok(put)
             }
-            (Entry::None, _) => Ok(None),
+            (Entry::None, _) => Ok(self.fault_zeroes::<M, SHARED>(on, tlb, start, &area)),
         }
+    }
+
+    /// Gives an access to the large page `raw` at `start`, which `area` allows, if that takes no
+    /// more than a change of its entry.
+    fn gain_whole<M: SpaceMachine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        start: u64,
+        access: Access,
+        raw: u64,
+        area: &Area,
+    ) -> Outcome {
+        let level = Tables::<F>::LARGE;
+        let writes = access == Access::Write;
+        let owned = !writes || area.flags.has(AreaFlags::SHARED) || is_sole::<F, M>(on, level, raw);
+        if const { F::EVER_BREAKS || F::KEPT != 0 } || !owned || self.tables.may_be_groups() {
+            return Outcome::Exclusive;
+        }
+        let extra = if writes { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
+        let attr = Self::attr(area.flags) | extra;
+        let gain = |raw| Self::gained(level, raw, attr);
+        on.before_changed::<F>(level, raw, gain(raw));
+        let others = Use::private(tlb.is_unloaded());
+        let Some(now) = self.tables.gain_large::<M, SHARED>(on, start, raw, others, gain) else {
+            return Outcome::Again;
+        };
+        on.became_valid(Some(tlb), start, F::shift(level), 1, raw, now);
+        Outcome::Done(Done::Reused)
+    }
+
+    /// Maps the machine's block of zeroes at `start`, if it has one, it fits into `area` and there is
+    /// memory for its tables; `None` otherwise.
+    fn fault_zeroes<M: SpaceMachine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        start: u64,
+        area: &Area,
+    ) -> Option<Outcome> {
+        if start < area.start || area.end - start < Tables::<F>::large_size() {
+            return None;
+        }
+        let zeroes = on.machine().zero_block()?.get::<F, M>(on)?;
+        if SHARED && !self.tables.has_large_table(on, start) {
+            return Some(Outcome::Exclusive);
+        }
+        let attr = Self::attr(area.flags) | Attr::SPECIAL;
+        self.put_block::<M, SHARED>(on, tlb, start, (zeroes, attr), None, Done::Zero)
     }
 
     /// Maps a large page of zeroes at `start`, if it fits into `area` and there is memory for it;
@@ -177,7 +225,7 @@ impl<F: Format> State<F> {
         let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(None) };
         let attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
         let first = block.pfn;
-        Ok(self.put_block::<M, SHARED>(on, tlb, start, (first, attr), Some(block)))
+        Ok(self.put_block::<M, SHARED>(on, tlb, start, (first, attr), Some(block), Done::Large))
     }
 
     /// Maps a large page of the object behind `area` at `start`, if it fits into the area, the
@@ -205,12 +253,12 @@ impl<F: Format> State<F> {
         }
         let extra = if writes { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
         let attr = Self::attr(area.flags) | Attr::SPECIAL | extra;
-        self.put_block::<M, SHARED>(on, tlb, start, (first, attr), None)
+        self.put_block::<M, SHARED>(on, tlb, start, (first, attr), None, Done::Backed)
     }
 
     /// Maps a large page at `start` to the block of frames from `first` on. `own` is the block, if
-    /// the entry is to hold a reference to it; otherwise an object has it. `None` if there is no
-    /// memory for its tables.
+    /// the entry is to hold a reference to it; otherwise an object has it, or the machine. `None`
+    /// if there is no memory for its tables.
     fn put_block<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
@@ -218,6 +266,7 @@ impl<F: Format> State<F> {
         start: u64,
         (first, attr): (Pfn, Attr),
         own: Option<UnmappedLarge<'_, M>>,
+        done: Done,
     ) -> Option<Outcome> {
         let level = Tables::<F>::LARGE;
         on.before_mapped::<F>(attr, first, Tables::<F>::large_size() >> F::PAGE_SHIFT);
@@ -225,7 +274,6 @@ impl<F: Format> State<F> {
         let raw = F::leaf(level, first, attr);
         let put = self.tables.put_large_page::<M, SHARED>(on, start, raw);
         if put == Ok(true) {
-            let done = if own.is_some() { Done::Large } else { Done::Backed };
             // Before code of the machine that may unwind.
             core::mem::forget(own);
             on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
@@ -270,29 +318,37 @@ impl<F: Format> State<F> {
                 .change_permissions(range, &mut gather, |level, _, raw| Self::gained(level, raw, attr));
             return Ok(Some(Done::Reused));
         }
-        // A write to a page of an object copies that page alone.
-        let copies = self.large.copy && !F::is_special(Tables::<F>::LARGE, raw);
-        if copies && self.copy_large(on, start, raw, writable, &mut gather)? {
-            return Ok(Some(Done::Copied));
+        // A write to a page of an object copies that page alone. Of the block of zeroes there is
+        // nothing to copy.
+        let special = F::is_special(Tables::<F>::LARGE, raw);
+        let zeroes = special && !area.flags.has_object();
+        let copies = zeroes || self.large.copy && !special;
+        if copies && self.copy_large(on, start, raw, writable, zeroes, &mut gather)? {
+            if let Some((hint, _)) = self.areas.search(on, va).filter(|_| zeroes) {
+                self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
+            }
+            return Ok(Some(if zeroes { Done::Large } else { Done::Copied }));
         }
         self.tables.split_down(va, Level::PTE, &mut gather)?;
         Ok(None)
     }
 
-    /// Gives the large page `raw` at `start` a block of its own, with the content of the former and
-    /// `attr`; false if there is none.
+    /// Gives the large page `raw` at `start` a block of its own, with `attr` and the content of the
+    /// former, which is special if that is known to be `zeroes`; false if there is none.
     fn copy_large<M: SpaceMachine>(
         &mut self,
         on: On<'_, M>,
         start: u64,
         raw: u64,
         attr: Attr,
+        zeroes: bool,
         gather: &mut Gather<'_, M>,
     ) -> Result<bool, FaultError> {
         let (level, frame) = (Tables::<F>::LARGE, F::frame(Tables::<F>::LARGE, raw));
         let order = (F::shift(level) - FRAME_SHIFT) as u8;
-        let Ok(block) = UnmappedLarge::take::<F>(on, false) else { return Ok(false) };
-        for (from, to) in on.data().pages(frame, order).zip(on.data().pages(block.pfn, order)) {
+        let Ok(block) = UnmappedLarge::take::<F>(on, zeroes) else { return Ok(false) };
+        let pages = on.data().pages(frame, order).zip(on.data().pages(block.pfn, order));
+        for (from, to) in pages.filter(|_| !zeroes) {
             // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and the caller has
             // the space for itself.
             unsafe { on.machine().copy_data(on.pin(), from, to) }?;
@@ -302,9 +358,11 @@ impl<F: Format> State<F> {
         let new = F::leaf(level, block.pfn, attr);
         self.tables.replace_large(start, new, gather)?;
         block.keep();
-        // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a reference to the
-        // whole.
-        unsafe { release_large_flushed(on, frame) };
+        if !zeroes {
+            // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a reference to
+            // the whole.
+            unsafe { release_large_flushed(on, frame) };
+        }
         Ok(true)
     }
 }

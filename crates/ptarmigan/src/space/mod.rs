@@ -23,6 +23,7 @@ mod physical;
 mod shared;
 mod space_ref;
 mod state;
+mod zero_block;
 
 pub use crate::format::Access;
 pub use area::{Area, AreaFlags, LargePages, Object};
@@ -35,6 +36,7 @@ pub use mmap::Advice;
 pub use shared::{Exclusive, SharedSpace};
 pub use space_ref::SpaceRef;
 pub use state::{Space, SpaceMut};
+pub use zero_block::ZeroBlock;
 
 use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::machine::Machine;
@@ -46,7 +48,8 @@ use crate::machine::Machine;
 /// An implementation must ensure:
 ///
 /// 1. Programs may read the page that [`zero_frame`](Self::zero_frame) names, and nobody ever
-///    writes to it.
+///    writes to it. [`zero_block`](Self::zero_block) is always the same one, which no other machine
+///    has.
 /// 2. Programs may access the pages that [`backing_frame`](Self::backing_frame),
 ///    [`frames_at_hand`](Self::frames_at_hand) and [`backing_block`](Self::backing_block) name, all
 ///    pages of a block, as the area that shows them allows, as long as any space shows them; no
@@ -73,6 +76,13 @@ pub unsafe trait SpaceMachine: Machine {
     /// Returns the first frame of the page that all untouched anonymous pages show: zero, never
     /// written, not counted.
     fn zero_frame(&self) -> Pfn;
+
+    /// Returns the large page of zeroes of the machine, which untouched anonymous memory shows where
+    /// it may have large pages ([`AreaFlags::LARGE`]). Without one, a read there maps a page of
+    /// [`zero_frame`](Self::zero_frame).
+    fn zero_block(&self) -> Option<&ZeroBlock> {
+        None
+    }
 
     /// Returns the first frame of the page in which page `page` (counted from its start) of backing
     /// object `object` is kept, not counted; `None` beyond the end of a file.

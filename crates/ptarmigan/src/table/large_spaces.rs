@@ -102,6 +102,26 @@ impl<F: Format> Tables<F> {
         Ok(true)
     }
 
+    /// Puts the result of `gain`, which allows more, in the place of the large page `seen` at `va`,
+    /// and returns it; `None` if another one is there. Formats in which that [needs a
+    /// break](Format::EVER_BREAKS) have [another way](Self::change_permissions).
+    pub fn gain_large<M: Machine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        seen: u64,
+        others: Use,
+        gain: impl Fn(u64) -> u64,
+    ) -> Option<u64> {
+        let node = self.find(on, va, Self::LARGE)?;
+        let _lock = node.record().filter(|_| SHARED).map(|record| TableLock::take_above(on, record));
+        let index = F::index(Self::LARGE, va);
+        if node.load(index) != seen {
+            return None;
+        }
+        Some(node.replace_seen(index, seen, gain(seen), others, gain).1)
+    }
+
     /// Copies the large pages of `range` into `to`, as [`copy`](Self::copy) does with pages. Those
     /// that lie partly in it are split first. `share(level, entry)` is called once for each.
     ///

@@ -18,7 +18,7 @@ use crate::tlb::TlbRefusal;
 impl<F: Format> Tables<F> {
     /// Whether there may be groups.
     #[inline(always)]
-    pub(super) fn may_be_groups(&self) -> bool {
+    pub fn may_be_groups(&self) -> bool {
         (const { has_groups::<F>() }) && self.reserve.has_groups()
     }
 

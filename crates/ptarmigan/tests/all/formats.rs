@@ -64,7 +64,7 @@ pub type Quick<'h, F> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 pub fn on_failing_machine(
     f: impl for<'h> FnOnce(&'h Host<X>, On<'_, HostMachine<'h, X, Layered<FailAt, Quick<'h, X>>, NoTlb>>, &FailAt),
 ) {
-    let host = Host::<X>::new(HostConfig { bytes: 64 << 20, ..small() }).unwrap();
+    let host = Host::<X>::new(HostConfig { bytes: 64 << 20, zero_block: true, ..small() }).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
     let policy =

@@ -70,6 +70,8 @@ mod large_physical;
 #[cfg(not(miri))]
 mod large_spaces;
 #[cfg(not(miri))]
+mod large_zeroes;
+#[cfg(not(miri))]
 mod layers;
 #[cfg(not(miri))]
 mod linux_areas;

@@ -7,7 +7,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::parking::Parking;
 use ptarmigan::setup::Objects;
-use ptarmigan::space::SpaceMachine;
+use ptarmigan::space::{SpaceMachine, ZeroBlock};
 use ptarmigan::tlb::Tlb;
 use ptarmigan_hosted::Host;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -147,6 +147,9 @@ unsafe impl<M: SpaceMachine, O: Objects> SpaceMachine for WithObjects<'_, M, O> 
 
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()
+    }
+    fn zero_block(&self) -> Option<&ZeroBlock> {
+        self.inner.zero_block()
     }
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
         self.objects.frame(object, page)

@@ -9,7 +9,7 @@ use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::parking::Parking;
 use ptarmigan::setup::MachineParts;
-use ptarmigan::space::SpaceMachine;
+use ptarmigan::space::{SpaceMachine, ZeroBlock};
 use ptarmigan::tlb::Tlb;
 
 use super::objects::Objects;
@@ -123,13 +123,18 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
     }
 }
 
-// SAFETY: 1. It is that of the parts. 2. Objects have frames of their own, taken from the zones and
+// SAFETY: 1. They are those of the parts. 2. Objects have frames of their own, taken from the zones and
 // never handed to `DataFrames`, and keep them while a task has the object mapped (`Objects`,
 // "Life"). 3. Pages are frames: `Machine::new`.
 unsafe impl<A: Arch> SpaceMachine for Machine<A> {
     #[inline]
     fn zero_frame(&self) -> Pfn {
         self.parts.zero_frame()
+    }
+
+    #[inline]
+    fn zero_block(&self) -> Option<&ZeroBlock> {
+        self.parts.zero_block()
     }
 
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
