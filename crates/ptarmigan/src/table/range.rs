@@ -6,7 +6,7 @@ use super::group::{Group, has_groups, is_hinted};
 use super::mapped::Mapped;
 use super::node::{Live, NeedsBreak, Node, Span, Use};
 use super::stale::Stale;
-use super::tables::{NoTable, Tables};
+use super::tables::{NoTable, Tables, descend};
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, Frames, NoFrame};
@@ -236,7 +236,8 @@ impl<F: Format> Tables<F> {
             let range = range.and(Self::USER);
             if !range.is_empty() {
                 let groups = self.may_be_groups();
-                walk_mixed::<F, M>(on, self.root(), Self::ROOT, 0, range, groups, visit);
+                let (at, level, base) = around::<F, M>(on, self.root(), range);
+                walk_mixed::<F, M>(on, at, level, base, range, groups, visit);
             }
             return;
         }
@@ -315,11 +316,12 @@ impl<F: Format> Tables<F> {
                 made = to.upper_table(on, base, level, AllocFlags::NORMAL);
             }
         };
+        let (at, level, base) = around::<F, M>(on, self.root(), range);
         walk_table::<F, M>(
             on,
-            self.root(),
-            Self::ROOT,
-            0,
+            at,
+            level,
+            base,
             range,
             &mut |node, base, first, last| {
                 if result.is_err() {
@@ -488,12 +490,32 @@ pub(super) fn each_leaf_table<F: Format, M: Machine>(
     if range.is_empty() {
         return;
     }
+    let (at, level, base) = around::<F, M>(on, root, range);
     if cfg!(feature = "small") {
         let visit: &mut VisitLeaves<'_, F, M> = visit;
-        walk_table::<F, M>(on, root, Tables::<F>::ROOT, 0, range, visit, &mut no_bare);
+        walk_table::<F, M>(on, at, level, base, range, visit, &mut no_bare);
     } else {
-        walk_table::<F, M>(on, root, Tables::<F>::ROOT, 0, range, visit, &mut no_bare);
+        walk_table::<F, M>(on, at, level, base, range, visit, &mut no_bare);
     }
+}
+
+/// The lowest table that is there, above the leaf tables, and maps all of `range`, which is not
+/// empty, below the root at `root`: its address, its level and the first address that it maps. Walks
+/// begin there: most ranges are small, and need no loop over one entry of each table above.
+#[inline]
+fn around<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, range: VirtRange) -> (PhysAddr, Level, u64) {
+    let above = |level: Level| F::shift(Level(level.0 + 1));
+    if cfg!(feature = "small") {
+        return (root, Tables::<F>::ROOT, 0);
+    }
+    let (mut to, differ) = (Level(1), range.start ^ (range.end - 1));
+    while to < Tables::<F>::ROOT && differ >> above(to) != 0 {
+        to = Level(to.0 + 1);
+    }
+    let end = descend::<F, _>(on.window(), root, Tables::<F>::ROOT, range.start, to);
+    let is_root = end.level == Tables::<F>::ROOT;
+    let base = if is_root { 0 } else { range.start & !((1 << above(end.level)) - 1) };
+    (end.at, end.level, base)
 }
 
 /// For walks that need not know of tables without links.

@@ -54,7 +54,7 @@ impl<F: Format, W: OpenWindow> Node<'_, F, W> {
         let uncounted = Uncounted { record, shift: self.entries().line_shift() };
         let mut n = 0;
         let len = self.entries().line_len();
-        self.entries().each_line(record, first, last, |line, live| {
+        self.entries().each_line::<false>(record, first, last, |line, live| {
             if others == Use::Private && live == Live::MAX >> (MOST - len) {
                 // A full line: no search.
                 n += len as u32;
@@ -107,7 +107,7 @@ impl<F: Format, W: OpenWindow> Node<'_, F, W> {
         let Some(record) = self.record() else { return };
         let uncounted = Uncounted { record, shift: self.entries().line_shift() };
         let mut n = 0;
-        self.entries().each_line(record, 0, F::entries(self.level) - 1, |line, live| {
+        self.entries().each_line::<false>(record, 0, F::entries(self.level) - 1, |line, live| {
             n += live.count_ones();
             each_bit(live, |i| {
                 let index = line + i;

@@ -124,9 +124,12 @@ impl<'g, F: Format> Entries<'g, F> {
     /// The place of an entry in its line is as good as random, so the entries of a line are tested
     /// without branches.
     ///
+    /// `FEW` says that one entry is often all that is asked for. Loops over many are without that
+    /// question.
+    ///
     /// Of a root, only the user's entries may be asked for.
     #[inline(always)]
-    pub(super) fn each_line(
+    pub(super) fn each_line<const FEW: bool>(
         self,
         record: &FrameMeta,
         first: usize,
@@ -141,13 +144,20 @@ impl<'g, F: Format> Entries<'g, F> {
             let line = (lines.trailing_zeros() as usize) << shift;
             lines &= lines - 1;
             for start in (line..line + (1 << shift)).step_by(len) {
-                let mut live = Self::LIVE_OF(self, start, len);
-                if start < first {
-                    live &= Live::MAX.checked_shl((first - start) as u32).unwrap_or(0);
-                }
-                if start + len - 1 > last {
-                    live &= Live::MAX.checked_shr((start + MOST - 1 - last) as u32).unwrap_or(0);
-                }
+                let live = if FEW && first == last {
+                    // The others of its line need not be looked at.
+                    let one = Live::from(!F::is_none(self.slot(first).load()));
+                    one.checked_shl(first.wrapping_sub(start) as u32).unwrap_or(0)
+                } else {
+                    let mut live = Self::LIVE_OF(self, start, len);
+                    if start < first {
+                        live &= Live::MAX.checked_shl((first - start) as u32).unwrap_or(0);
+                    }
+                    if start + len - 1 > last {
+                        live &= Live::MAX.checked_shr((start + MOST - 1 - last) as u32).unwrap_or(0);
+                    }
+                    live
+                };
                 if live != 0 {
                     visit(start, live);
                 }

@@ -138,7 +138,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline(always)]
     pub fn each_line(&self, first: usize, last: usize, visit: impl FnMut(usize, Live)) {
         let Some(record) = self.record() else { return };
-        self.entries().each_line(record, first, last, visit);
+        self.entries().each_line::<true>(record, first, last, visit);
     }
 
     /// Calls `visit(index, entry)` for every entry from `first` to `last` (inclusive) that is not
@@ -146,7 +146,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline]
     pub fn each(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
         match self.record() {
-            Some(record) => self.entries().each_line(record, first, last, |start, live| {
+            Some(record) => self.entries().each_line::<true>(record, first, last, |start, live| {
                 each_bit(live, |i| visit(start + i, self.load(start + i)));
             }),
             None => {
