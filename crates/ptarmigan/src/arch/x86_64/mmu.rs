@@ -108,6 +108,15 @@ impl<B: Ipi, I: Instructions> X86Mmu<B, I> {
         }
     }
 
+    /// Carries out an invalidation of more than a page of the kernel's.
+    #[inline(never)]
+    fn invalidate_more_of_kernel(&self, pin: &Pinned<'_>, scope: &Scope, one_pcid: bool) {
+        match scope.pages() {
+            Some(pages) if one_pcid => pages.for_each(|at| self.instructions.invlpg(pin, at)),
+            _ => self.forget_all(pin),
+        }
+    }
+
     /// Forgets everything.
     fn forget_all(&self, pin: &Pinned<'_>) {
         let Features { global, pcid, invpcid, .. } = self.features;
@@ -159,9 +168,9 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
     #[inline]
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
         let one_pcid = !self.features.pcid || self.features.global_kernel;
-        match scope.pages() {
-            Some(pages) if one_pcid => pages.for_each(|at| self.instructions.invlpg(pin, at)),
-            _ => self.forget_all(pin),
+        match scope {
+            Scope::Page(at) if one_pcid => self.instructions.invlpg(pin, *at),
+            _ => self.invalidate_more_of_kernel(pin, scope, one_pcid),
         }
     }
 
