@@ -77,6 +77,11 @@ impl Contender {
         self.append.contains("transparent_hugepage=madvise")
     }
 
+    /// Whether suites run on it only where a part of its name is given: it takes minutes.
+    pub fn is_extra(&self) -> bool {
+        self.is_newer() || self.arch() != Arch::X86_64
+    }
+
     pub fn arch(&self) -> Arch {
         Arch::ALL.into_iter().find(|arch| self.name.contains(arch.name())).unwrap_or(Arch::X86_64)
     }
@@ -88,10 +93,11 @@ pub fn of(program: &str) -> &'static [Contender] {
 }
 
 /// Returns the contenders that run a suite: on x86-64, both kernels without large pages and with
-/// them. The suite `ours` has more.
+/// them. The suite `ours` has more, and runs on other targets.
 pub fn of_suite(suite: &str) -> Vec<&'static Contender> {
-    let more: &[Contender] = if suite == "ours" { &OURS } else { &[] };
-    LARGE.iter().filter(|contender| !contender.is_advised()).chain(more).collect()
+    let more = if suite == "ours" { (&OURS[..], &CONTENDERS[..]) } else { (&[][..], &[][..]) };
+    let others = more.1.iter().filter(|contender| contender.arch() != Arch::X86_64);
+    LARGE.iter().filter(|contender| !contender.is_advised()).chain(more.0).chain(others).collect()
 }
 
 const OURS: [Contender; 3] = [

@@ -41,6 +41,7 @@ const SOURCES: &[(&str, usize)] = &[
     ("crates/ptarmigan/src/space/fault.rs", DATA),
     ("crates/ptarmigan/src/space/around.rs", DATA),
     ("crates/ptarmigan/src/space/large.rs", DATA),
+    ("crates/ptarmigan/src/space/zero_block.rs", DATA),
     ("crates/ptarmigan/src/space/dirty.rs", DATA),
     ("crates/ptarmigan/src/frames/prezero.rs", POLICY),
     ("crates/ptarmigan/src/frames/demand.rs", POLICY),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::ratio::{Pages, linux};
+use super::ratio::{Pair, linux};
 use super::row::{SuiteRow, cases, find};
 use super::show::number;
 
@@ -36,7 +36,7 @@ struct Bar<'a> {
 }
 
 fn bar<'a>(rows: &'a [SuiteRow], case: &'a str) -> Option<Bar<'a>> {
-    let (linux, here) = (linux(rows, case, Pages::Never)?, find(rows, case, Pages::Never.here())?);
+    let (linux, here) = (linux(rows, case, Pair::Never)?, find(rows, case, Pair::Never.here())?);
     let happened = here.happened.as_ref().filter(|_| !here.parts.is_empty())?;
     let mut parts = vec![("program", PROGRAM, happened.programs)];
     for (group, colour) in COLOURS {

@@ -12,7 +12,6 @@ use indicatif::ProgressBar;
 use super::row::{SuiteRow, from_json, to_json};
 use super::{SUITES, SuiteBoot, bars, documented, picture, show};
 use crate::contender::{self, Arch, Contender};
-use crate::guest::Files;
 use crate::split::{self, GROUPS};
 use crate::{Options, prepare, scratch};
 
@@ -43,11 +42,11 @@ pub struct SuiteOptions {
     documented: Option<PathBuf>,
 }
 
-/// Returns the contenders whose names contain one of the parts. The newer Linux takes minutes, and
-/// is run only if a part names it.
+/// Returns the contenders whose names contain one of the parts; without parts, all but
+/// [extra](Contender::is_extra) ones.
 fn chosen(suite: &str, only: &[String]) -> Vec<&'static Contender> {
     let wanted = |contender: &&Contender| {
-        only.iter().any(|part| contender.name.contains(&**part)) || only.is_empty() && !contender.is_newer()
+        only.iter().any(|part| contender.name.contains(&**part)) || only.is_empty() && !contender.is_extra()
     };
     contender::of_suite(suite).into_iter().filter(wanted).collect()
 }
@@ -56,11 +55,20 @@ fn chosen(suite: &str, only: &[String]) -> Vec<&'static Contender> {
 /// others, and the number of those lines.
 fn boot(options: &Options, suite: &str, contenders: &[&Contender]) -> Result<(Vec<SuiteRow>, usize), String> {
     let work = scratch()?;
-    let mut files = prepare(options, &work.0, Arch::X86_64, contenders)?;
-    let mut failures: Vec<String> = files.missing.drain(..).collect();
-    let groups = work.0.join("groups");
-    if options.of_suite.split && contenders.iter().any(|contender| !contender.is_linux()) {
-        fs::write(&groups, split::ranges(&files.image)?).map_err(|e| format!("{}: {e}", groups.display()))?;
+    let (mut files, mut failures) = (Vec::new(), Vec::new());
+    for arch in Arch::ALL {
+        let here: Vec<&Contender> = contenders.iter().copied().filter(|c| c.arch() == arch).collect();
+        if here.is_empty() {
+            continue;
+        }
+        let mut made = prepare(options, &work.0, arch, &here)?;
+        failures.append(&mut made.missing);
+        let groups = work.0.join(format!("groups-{arch}"));
+        if options.of_suite.split && here.iter().any(|contender| !contender.is_linux()) {
+            fs::write(&groups, split::ranges(&made.image)?)
+                .map_err(|e| format!("{}: {e}", groups.display()))?;
+        }
+        files.push((arch, made, groups));
     }
     let mut words = String::new();
     if !options.of_suite.cases.is_empty() {
@@ -71,17 +79,19 @@ fn boot(options: &Options, suite: &str, contenders: &[&Contender]) -> Result<(Ve
     }
     let bar = ProgressBar::new(contenders.len() as u64);
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let one = |contender: &Contender, files: &Files| {
+    let one = |contender: &Contender| {
+        let of_arch = files.iter().find(|(arch, ..)| *arch == contender.arch());
+        let (_, files, groups) = of_arch.ok_or("no files")?;
         let out = work.0.join(format!("counts-{}", contender.name));
         let counter = (!options.no_counts).then_some((&*options.counter, &*out));
-        let groups = options.of_suite.split.then_some(&*groups);
+        let groups = options.of_suite.split.then_some(&**groups);
         SuiteBoot { suite, contender, files, words: &words, counter, groups }.run()
     };
     thread::scope(|scope| {
         for _ in 0..options.jobs {
             scope.spawn(|| {
                 while let Some(contender) = contenders.get(next.fetch_add(1, Relaxed)) {
-                    let result = one(contender, &files);
+                    let result = one(contender);
                     bar.inc(1);
                     results.lock().unwrap_or_else(|e| e.into_inner()).push((contender.name, result));
                 }

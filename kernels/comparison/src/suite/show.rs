@@ -1,7 +1,7 @@
 //! Tables of a suite's rows: as text, and as documents have them.
 
 use super::bars::Missed;
-use super::ratio::{Pages, linux, ratio};
+use super::ratio::{Pair, linux, ratio};
 use super::row::{SuiteRow, cases, find};
 use crate::print::grouped;
 
@@ -62,35 +62,39 @@ pub fn bars(missed: &[Missed<'_>]) {
         println!("No case that both kernels have run is below its bar.");
     }
     for m in missed {
-        println!("MISSED {}, {}: {:.2} times fewer, bar {}", m.case, m.pages.name(), m.ratio, m.bar);
+        println!("MISSED {}, {}: {:.2} times fewer, bar {}", m.case, m.pair.name(), m.ratio, m.bar);
     }
 }
 
-/// Returns a table as the documents have it: the cheaper rows of Linux, and the library's.
+/// Returns a table as the documents have it: for each pair of contenders the cheaper row of Linux,
+/// and the library's; then the events of the first.
 pub fn markdown(rows: &[SuiteRow]) -> String {
-    let mut text = format!(
-        "| case | for a | Linux | `{}` | times fewer | Linux, always | `{}` | times fewer | cleared | flushes | tables |\n",
-        Pages::Never.here(),
-        Pages::Always.here()
-    );
-    text.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
+    let pairs = Pair::of(rows);
+    let mut text = "| case | for a |".to_owned();
+    for pair in &pairs {
+        let linux = if *pair == Pair::Always { "Linux, always" } else { "Linux" };
+        text.push_str(&format!(" {linux} | `{}` | times fewer |", pair.here()));
+    }
+    text.push_str(" cleared | flushes | tables |\n|---|---|");
+    text.push_str(&"---|---|---|".repeat(pairs.len() + 1));
+    text.push('\n');
     for case in cases(rows) {
         let unit = rows.iter().find(|row| row.case == case).map_or("", |row| &row.unit);
         let mut cells = vec![format!("`{case}`"), unit.trim_start_matches("instructions/").to_owned()];
-        for pages in Pages::BOTH {
-            cells.push(optional(linux(rows, case, pages).map(|row| row.value)));
-            cells.push(optional(find(rows, case, pages.here()).map(|row| row.value)));
-            cells.push(ratio(rows, case, pages).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")));
+        for pair in pairs.iter().copied() {
+            cells.push(optional(linux(rows, case, pair).map(|row| row.value)));
+            cells.push(optional(find(rows, case, pair.here()).map(|row| row.value)));
+            cells.push(ratio(rows, case, pair).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")));
         }
-        let both = [linux(rows, case, Pages::Never), find(rows, case, Pages::Never.here())];
-        let pair = |of: &dyn Fn(&SuiteRow) -> Option<f64>| {
+        let both = [linux(rows, case, pairs[0]), find(rows, case, pairs[0].here())];
+        let each = |of: &dyn Fn(&SuiteRow) -> Option<f64>| {
             both.map(|row| row.and_then(of).map_or_else(|| "–".into(), short)).join(", ")
         };
-        cells.push(pair(&|row| Some(row.happened.as_ref()?.all_cleared())));
-        cells.push(pair(&|row| {
+        cells.push(each(&|row| Some(row.happened.as_ref()?.all_cleared())));
+        cells.push(each(&|row| {
             row.happened.as_ref().map(|happened| happened.page_invalidations + happened.root_loads)
         }));
-        cells.push(pair(&|row| row.tables.map(|tables| tables as f64)));
+        cells.push(each(&|row| row.tables.map(|tables| tables as f64)));
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
     text
@@ -102,7 +106,7 @@ pub fn parts(rows: &[SuiteRow], groups: &[&str]) -> String {
         format!("| case | `plain-x86_64` | `ptarmigan-x86_64` | program | {} |\n", groups.join(" | "));
     text.push_str(&format!("|---|---|---|---|{}\n", "---|".repeat(groups.len())));
     for case in cases(rows) {
-        let Some(row) = find(rows, case, Pages::Never.here()).filter(|row| !row.parts.is_empty()) else {
+        let Some(row) = find(rows, case, Pair::Never.here()).filter(|row| !row.parts.is_empty()) else {
             continue;
         };
         let plain = find(rows, case, "plain-x86_64").map(|row| row.value);
