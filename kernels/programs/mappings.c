@@ -148,6 +148,11 @@ static void advises(void) {
     ANSWERS(ENOMEM, madvise(BASE, 4 * PAGE, 23));
     mprotect(BASE, PAGE, PROT_READ);
     ANSWERS(EINVAL, madvise(BASE, PAGE, 23));
+    /* A page that may be written alone is not read ahead; the area before it has its pages. */
+    area(4, 3);
+    mprotect(BASE + 2 * PAGE, PAGE, PROT_WRITE);
+    ANSWERS(EINVAL, madvise(BASE, 4 * PAGE, 22));
+    ANSWERS(0, madvise(BASE, 4 * PAGE, 23));
     char *shared = mmap(0, PAGE, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ANSWERS(EINVAL, madvise(shared, PAGE, 18));
     ANSWERS(EINVAL, madvise(shared, PAGE, 8));

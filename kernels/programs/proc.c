@@ -59,6 +59,9 @@ static void devices(void) {
         zeroes += !bytes[i], equal += bytes[i] == bytes[i % 256];
     check("it is random", zeroes < 200 && equal < 600);
     check("it takes bytes", write(file, bytes, 10) == 10);
+    int full = open("/dev/full", O_RDWR);
+    check("a device has no position", lseek(full, 77, SEEK_END) == 0 && lseek(full, -5, SEEK_SET) == 0);
+    close(full);
     ANSWERS(EFAULT, read(file, (void *)8, 10));
     close(file);
 }
@@ -285,6 +288,16 @@ static void memory(void) {
     smaps = line_of(AT(6), &(uintptr_t){0}, &(uintptr_t){0});
     check("smaps of a file", smaps && atol(strstr(smaps, "\nSize:") + 6) == 16 && atol(strstr(smaps, "\nRss:") + 5) == 12 &&
         atol(strstr(smaps, "\nAnonymous:") + 11) == 0);
+    /* A number for each page. */
+    int map = open("/proc/self/pagemap", O_RDONLY);
+    uint64_t numbers[3] = {0};
+#define NUMBERS(at, count) (pread(map, numbers, (count) * 8, (uintptr_t)(at) / PAGE * 8) == (count) * 8)
+    check("pages that are there", NUMBERS(AT(3), 2) && numbers[0] >> 63 == 1 && (numbers[0] >> 61 & 1) == 0 && numbers[1] == 0);
+    check("pages of a file", NUMBERS(AT(6), 2) && numbers[0] >> 63 == 1 && (numbers[0] >> 61 & 1) == 1);
+    check("no access", NUMBERS(AT(20), 2) && numbers[0] == 0 && numbers[1] == 0);
+    ANSWERS(EINVAL, pread(map, numbers, 8, (uintptr_t)AT(3) / PAGE * 8 + 1));
+    check("behind all pages", pread(map, numbers, 8, 1l << (sizeof(long) == 8 ? 50 : 30)) == 0);
+    close(map);
     whole("/proc/self/status", 1 << 20);
     long size = value("VmSize:"), resident = value("VmRSS:"), own = value("RssAnon:"), tables = value("VmPTE:"), data = value("VmData:");
     enum { MANY = 64, FAR = 4 << 20 };

@@ -261,6 +261,23 @@ static void limits(void) {
     munmap(BASE, 300 * PAGE);
 }
 
+/* Pages behind the new end of a file go from mappings, copied ones too. */
+static void cut_short(void) {
+    int file = memfd_create("cut", 0);
+    check("a file", ftruncate(file, 4 * PAGE) == 0);
+    MAP(0, 4, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    MAP(5, 4, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    memset(BASE, 7, 4 * PAGE);
+    memset(BASE + 5 * PAGE, 8, 4 * PAGE);
+    ANSWERS(0, ftruncate(file, PAGE + 10));
+    ANSWERS(0, ftruncate(file, 4 * PAGE));
+    check("copied pages before the end stay", BASE[0] == 7 && BASE[PAGE] == 7 && BASE[PAGE + 10] == 7);
+    check("those behind it go", BASE[2 * PAGE] == 0 && BASE[4 * PAGE - 1] == 0);
+    check("shared ones", BASE[6 * PAGE] == 8 && BASE[6 * PAGE + 9] == 8 && BASE[6 * PAGE + 10] == 0 && BASE[7 * PAGE] == 0);
+    munmap(BASE, 9 * PAGE);
+    close(file);
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (getpid() == 1) {
@@ -272,6 +289,7 @@ int main(void) {
     locks();
     written_back();
     memory_files();
+    cut_short();
     limits();
     printf("RESIDENT %s, %d answers\n", failures ? "wrong" : "right", checks);
     return failures != 0;

@@ -85,6 +85,8 @@ pub struct State {
     pub looks: u64,
     /// Locks of files.
     pub locks: fs::locks::Locks,
+    /// Shared memory with keys.
+    pub keyed: fs::keyed::KeyedMemory,
     /// The console's input.
     pub console: fs::Console,
     /// System calls that are not there and were named already.
@@ -163,6 +165,7 @@ impl<A: Arch> Kernel<A> {
                 interests: fs::interest::Interests::new(),
                 looks: 0,
                 locks: fs::locks::Locks::new(),
+                keyed: fs::keyed::KeyedMemory::new(),
                 console: fs::Console::new(),
                 named: syscall::Named::new(),
                 command_line: params::CommandLine::new(),

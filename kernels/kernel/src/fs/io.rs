@@ -52,7 +52,7 @@ impl<A: Arch> Sys<'_, A> {
             }
             Kind::Device(Device::Random | Device::Urandom) => self.random_bytes(to, len)?,
             Kind::Device(Device::Console) => return self.read_console(to, len, open.flags),
-            Kind::Proc(what) => self.read_text_file(what, open.process, offset, to, len)?,
+            Kind::Proc(what) => self.read_text_file(what, file, offset, to, len)?,
             Kind::Directory => return Err(Errno::EISDIR.into()),
             Kind::Free | Kind::Link(_) | Kind::Name(_) | Kind::Magic(_) => return Err(Errno::EBADF.into()),
         };
@@ -92,18 +92,23 @@ impl<A: Arch> Sys<'_, A> {
         Ok(len)
     }
 
-    /// Reads a file of `/proc`, which is that of the process with number `process` if it is one of
-    /// a process.
+    /// Reads an open file of `/proc`.
     fn read_text_file(
         &mut self,
         what: Proc,
-        process: i32,
+        file: usize,
         offset: u64,
         to: u64,
         len: usize,
     ) -> Result<usize, Errno> {
         let text = match what {
-            Proc::Own(own) => self.own_text(own, process, offset)?,
+            Proc::Own(own) => {
+                let open = self.state.open.get(file);
+                let (process, mut mark) = (open.process, open.mark);
+                let text = self.own_text(own, process, offset, &mut mark)?;
+                self.state.open.get_mut(file).mark = mark;
+                text
+            }
             what => self.kernel.proc_text(self.state, what, offset),
         };
         let bytes = &text.bytes()[..text.bytes().len().min(len)];

@@ -49,13 +49,17 @@ pub struct OpenFile {
     pub flags: u32,
     /// The position.
     pub offset: u64,
+    /// A byte of the text of a process's areas, and the area whose part of it begins there: where
+    /// the next read goes on.
+    pub mark: (u64, u64),
     /// The number of the process whose directory in `/proc` it was found in; 0 without one.
     pub process: i32,
     users: u32,
 }
 
 impl OpenFile {
-    const NONE: OpenFile = OpenFile { what: What::Nothing, flags: 0, offset: 0, process: 0, users: 0 };
+    const NONE: OpenFile =
+        OpenFile { what: What::Nothing, flags: 0, offset: 0, mark: (0, 0), process: 0, users: 0 };
 
     /// Whether it may be read.
     pub fn reads(&self) -> bool {

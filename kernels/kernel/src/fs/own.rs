@@ -19,7 +19,7 @@ use crate::signal::number::SIGNALS;
 use crate::syscall::Sys;
 use crate::task::Doing;
 
-type Space<'e, A> = SpaceMut<'e, <A as Arch>::Format, Machine<A>>;
+pub(super) type Space<'e, A> = SpaceMut<'e, <A as Arch>::Format, Machine<A>>;
 
 /// Pages of one area that have frames.
 #[derive(Clone, Copy, Default)]
@@ -85,7 +85,7 @@ fn resident<A: Arch>(on: On<'_, Machine<A>>, space: &Space<'_, A>, area: &Area) 
 impl<A: Arch> Sys<'_, A> {
     /// Calls `f` with the space of a process; `None` without one, or if it may be running
     /// elsewhere.
-    fn with_space<R>(
+    pub(super) fn with_space<R>(
         &mut self,
         process: usize,
         f: impl FnOnce(On<'_, Machine<A>>, &Self, &Space<'_, A>) -> R,
@@ -115,7 +115,13 @@ impl<A: Arch> Sys<'_, A> {
     ///
     /// [`Errno::ESRCH`] if the process has gone; [`Errno::EACCES`] for the areas of a process that
     /// runs on another CPU.
-    pub(super) fn own_text(&mut self, own: Own, number: i32, from: u64) -> Result<Text, Errno> {
+    pub(super) fn own_text(
+        &mut self,
+        own: Own,
+        number: i32,
+        from: u64,
+        mark: &mut (u64, u64),
+    ) -> Result<Text, Errno> {
         let process = self.state.tasks.find_process(number).ok_or(Errno::ESRCH)?;
         let mut text = Text::from(from);
         match own {
@@ -124,7 +130,14 @@ impl<A: Arch> Sys<'_, A> {
                 text.put(b"\n");
             }
             Own::Arguments => self.put_arguments(&mut text, process, from)?,
-            Own::Maps | Own::Smaps => self.put_areas(&mut text, process, own == Own::Smaps)?,
+            Own::Maps | Own::Smaps => {
+                if mark.0 > from {
+                    *mark = (0, 0);
+                }
+                text = Text::resume(mark.0, from);
+                self.put_areas(&mut text, process, own == Own::Smaps, from, mark)?;
+            }
+            Own::PageMap => self.put_page_map(&mut text, process, from)?,
             // Texts do not fail.
             Own::Stat => self.put_stat(&mut text, process).unwrap_or(()),
             Own::Statm => self.put_sizes(&mut text, process).unwrap_or(()),
@@ -161,8 +174,16 @@ impl<A: Arch> Sys<'_, A> {
         Ok(())
     }
 
-    /// Adds a line for each area, and with `with_pages` lines for its pages.
-    fn put_areas(&mut self, text: &mut Text, process: usize, with_pages: bool) -> Result<(), Errno> {
+    /// Adds a line for each area from that of `mark` on, and with `with_pages` lines for its pages.
+    /// Moves the mark to the last area whose part does not begin behind byte `from`.
+    fn put_areas(
+        &mut self,
+        text: &mut Text,
+        process: usize,
+        with_pages: bool,
+        from: u64,
+        mark: &mut (u64, u64),
+    ) -> Result<(), Errno> {
         if self.state.tasks.process(process).threads == 0 {
             return Ok(());
         }
@@ -170,10 +191,13 @@ impl<A: Arch> Sys<'_, A> {
         let record = self.state.tasks.space(number);
         let heap = VirtRange { start: record.heap, end: record.heap_end };
         let put = |on: On<'_, Machine<A>>, sys: &Self, space: &Space<'_, A>| {
-            let all = VirtRange { start: 0, end: A::Format::USER_END };
+            let all = VirtRange { start: mark.1, end: A::Format::USER_END };
             let _ = space.areas().each(on, all, |area| {
                 if text.is_full() {
                     return;
+                }
+                if text.written() <= from {
+                    *mark = (text.written(), area.start);
                 }
                 let _ = sys.put_area(text, area, heap);
                 if with_pages {

@@ -2,6 +2,7 @@
 
 use core::fmt::{self, Write};
 
+use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::machine::Machine as _;
 
 use super::tree::{Kind, Magic, NONE, Names, Own, Proc, Tree};
@@ -26,6 +27,11 @@ impl Text {
     /// Begins a text of which the bytes from `from` on are kept.
     pub fn from(from: u64) -> Self {
         Text { bytes: [0; MOST], len: 0, before: from, written: 0 }
+    }
+
+    /// Goes on with a text at its byte `begin`; the bytes from `from` on are kept.
+    pub fn resume(begin: u64, from: u64) -> Self {
+        Text { before: from.saturating_sub(begin), written: begin, ..Text::from(0) }
     }
 
     /// Returns its bytes.
@@ -90,6 +96,12 @@ pub fn fill(tree: &mut Tree, directory: u16) -> Result<(), Errno> {
     for (name, what) in files {
         add(tree, directory, name, Kind::Proc(what), 0o444)?;
     }
+    let system = add(tree, directory, b"sys", Kind::Directory, 0o555)?;
+    let memory = add(tree, system, b"vm", Kind::Directory, 0o555)?;
+    add(tree, memory, b"mmap_min_addr", Kind::Proc(Proc::LowestAddress), 0o444)?;
+    for directory in [system, memory] {
+        tree.get_mut(directory).names = Names::OfProcess;
+    }
     add(tree, directory, b"self", Kind::Magic(Magic::Caller), 0o777)?;
     if tree.own == NONE {
         fill_own(tree, directory)?;
@@ -101,10 +113,11 @@ pub fn fill(tree: &mut Tree, directory: u16) -> Result<(), Errno> {
 /// Makes the directory that processes have.
 fn fill_own(tree: &mut Tree, directory: u16) -> Result<(), Errno> {
     let own = tree.add(directory, b"own", Kind::Directory, 0o555)?;
-    let files: [(&[u8], Own); 7] = [
+    let files: [(&[u8], Own); 8] = [
         (b"cmdline", Own::Arguments),
         (b"comm", Own::Name),
         (b"maps", Own::Maps),
+        (b"pagemap", Own::PageMap),
         (b"smaps", Own::Smaps),
         (b"stat", Own::Stat),
         (b"statm", Own::Statm),
@@ -145,6 +158,7 @@ impl<A: Arch> Kernel<A> {
                 let hundredths = A::now() / 10_000_000;
                 writeln!(text, "{}.{:02} 0.00", hundredths / 100, hundredths % 100)
             }
+            Proc::LowestAddress => writeln!(text, "{FRAME_SIZE}"),
             Proc::Version => writeln!(text, "Ptarmigan version {}", env!("CARGO_PKG_VERSION")),
             Proc::Counts => {
                 for (i, name) in NAMES.iter().enumerate() {

@@ -41,6 +41,8 @@ pub enum Proc {
     MemInfo,
     /// Mounts.
     Mounts,
+    /// The lowest address that programs may map.
+    LowestAddress,
     /// Time since boot.
     Uptime,
     /// The kernel's name.
@@ -62,6 +64,8 @@ pub enum Own {
     Maps,
     /// Its areas, and the pages in them.
     Smaps,
+    /// A number for each of its pages.
+    PageMap,
     /// Its state in numbers.
     Stat,
     /// The sizes of its memory.
@@ -92,7 +96,7 @@ pub enum Names {
     Given,
     /// Those of `/proc`: its own files, and the numbers of processes.
     Processes,
-    /// Those of a process in `/proc`.
+    /// Those of a process in `/proc`, or of the system there.
     OfProcess,
     /// The descriptors of a process.
     Descriptors,

@@ -151,6 +151,11 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         unsafe { self.give(top, 0) };
     }
 
+    /// Returns the number of an object's users.
+    pub fn users(&self, object: u32) -> u16 {
+        self.all.lock().get(index(object)).map_or(0, |object| object.users)
+    }
+
     /// Returns the size of an object, in bytes.
     pub fn size(&self, object: u32) -> u64 {
         self.all.lock().get(index(object)).map_or(0, |object| object.size)

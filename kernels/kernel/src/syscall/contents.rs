@@ -1,5 +1,8 @@
 //! The contents of files as a whole: their size, holes, copies.
 
+use ptarmigan::addr::{FRAME_SIZE, VirtRange};
+use ptarmigan::space::Advice;
+
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -77,9 +80,34 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     fn set_size(&mut self, inode: u16, object: u32, size: u64) -> Result<u64, Errno> {
+        let before = self.kernel.objects().size(object);
         self.kernel.objects().set_size(object, size).map_err(|_| Errno::EFBIG)?;
+        if size < before {
+            self.forget_pages_behind(object, size);
+        }
         self.state.tree.get_mut(inode).changed = A::now();
         Ok(0)
+    }
+
+    /// Unmaps the pages of an object behind its new end from the caller's own space, copied ones
+    /// too, as Linux does in all spaces. Accesses to them are `SIGBUS`, and show zeroes if it grows.
+    fn forget_pages_behind(&mut self, object: u32, size: u64) {
+        const PAGE: u64 = FRAME_SIZE as u64;
+        if !self.record().shown.objects().any(|shown| shown == object) {
+            return;
+        }
+        let (on, end) = (self.on(), size.next_multiple_of(PAGE));
+        let _ = self.body.space.edit(on, |mut edit| {
+            let mut at = 0;
+            while let Some(area) = edit.areas().at_or_after(on, at) {
+                at = area.end;
+                let start = area.start + end.saturating_sub(area.offset_at(area.start));
+                if area.object == object && start < area.end {
+                    // The range is one area's.
+                    let _ = edit.madvise(VirtRange { start, end: area.end }, Advice::DontNeed);
+                }
+            }
+        });
     }
 
     /// `fsync` and `fdatasync`: files are in memory alone.

@@ -218,6 +218,7 @@ impl<A: Arch> Sys<'_, A> {
         let open = *self.state.open.get(file);
         let What::Inode(inode) = open.what else { return Err(Errno::ESPIPE) };
         let base = match (whence, self.state.tree.get(inode).kind) {
+            (_, Kind::Device(Device::Null | Device::Zero | Device::Full)) => return Ok(0),
             (_, Kind::Device(_)) => return Err(Errno::ESPIPE),
             (0, _) => 0,
             (1, _) => open.offset,

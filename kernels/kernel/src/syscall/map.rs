@@ -23,7 +23,7 @@ const PAGE: u64 = FRAME_SIZE as u64;
 const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
 const MAP_SHARED_VALIDATE: u64 = 3;
-const MAP_FIXED: u64 = 0x10;
+pub(super) const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_LOCKED: u64 = 0x2000;
@@ -44,7 +44,7 @@ const MREMAP_DONTUNMAP: u64 = 4;
 const GUARD: u64 = PAGE;
 /// The tag of areas that `mprotect` cannot make writable: shared ones of files that were opened
 /// to be read.
-const READ_ONLY: u16 = 1;
+pub(super) const READ_ONLY: u16 = 1;
 
 fn error(e: AreaError) -> Errno {
     match e {
@@ -101,6 +101,9 @@ impl<A: Arch> Sys<'_, A> {
         });
         while let Some(object) = self.state.tasks.space_mut(number).shown.take_gone() {
             self.kernel.release_object(object);
+        }
+        if self.state.keyed.has_removed() {
+            self.kernel.drop_keyed(self.state);
         }
         result?
     }
@@ -179,7 +182,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Maps an area, which shows the object that it names; the caller is a user of that.
-    fn map_at(&mut self, area: Area, flags: u64) -> Result<u64, Errno> {
+    pub(super) fn map_at(&mut self, area: Area, flags: u64) -> Result<u64, Errno> {
         self.may_map(area.range(), area.flags)?;
         if area.object != 0 {
             self.begin_object(area.object)?;
@@ -211,7 +214,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Finds a place for `len` bytes.
-    fn place(&mut self, at: u64, len: u64, flags: u64) -> Result<VirtRange, Errno> {
+    pub(super) fn place(&mut self, at: u64, len: u64, flags: u64) -> Result<VirtRange, Errno> {
         let on = self.on();
         let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let wanted = if is_fixed { at } else { at & !(PAGE - 1) };
@@ -459,7 +462,7 @@ fn alone(range: VirtRange) -> [VirtRange; 2] {
 }
 
 /// Returns an area that shows an object, if that has a number.
-fn mapped(range: VirtRange, flags: AreaFlags, object: Object, tag: u16) -> Area {
+pub(super) fn mapped(range: VirtRange, flags: AreaFlags, object: Object, tag: u16) -> Area {
     let flags = if object.id == 0 { flags } else { flags.with(AreaFlags::BACKED) };
     Area { tag, ..Area::new(range, flags, object) }
 }

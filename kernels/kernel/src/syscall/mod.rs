@@ -12,6 +12,7 @@ mod epoll;
 mod events;
 mod files;
 mod futex;
+mod keyed;
 mod layout;
 mod links;
 mod locks;
@@ -63,6 +64,8 @@ impl From<Errno> for Stop {
 
 /// The tag of areas that are locked (`mlock`).
 pub const LOCKED: u16 = 2;
+/// The tag of areas that show a segment (`shmat`).
+const SEGMENT: u16 = 4;
 
 /// Numbers of calls that are not there and are named on the console at the most: programs are not
 /// to fill it.

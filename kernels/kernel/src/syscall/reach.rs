@@ -3,7 +3,7 @@
 use ptarmigan::addr::{FRAME_SIZE, VirtAddr, VirtRange};
 use ptarmigan::format::Access;
 use ptarmigan::machine::On;
-use ptarmigan::space::{Area, FaultError, SpaceMut};
+use ptarmigan::space::{Area, AreaFlags, FaultError, SpaceMut};
 
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -57,7 +57,8 @@ pub(crate) fn gap<A: Arch>(edit: &Edit<'_, A>, len: u64) -> Result<VirtRange, Er
     gap.filter(|gap| gap.start >= PAGE).ok_or(Errno::ENOMEM)
 }
 
-/// Touches all pages of a range, up to the first hole, or the first page that cannot be touched.
+/// Touches all pages of a range, up to the first hole, or the first page that cannot be touched. As
+/// under Linux, no page is read of an area that may be written alone, although MMUs allow that.
 pub(super) fn populate<A: Arch>(
     on: On<'_, Machine<A>>,
     edit: &mut Edit<'_, A>,
@@ -65,7 +66,10 @@ pub(super) fn populate<A: Arch>(
     access: Access,
 ) -> Result<u64, Errno> {
     let mut reach = Reach::new(range.start);
-    let visited = edit.areas().each(on, range, |area| reach.visit(area, Ok(())));
+    let visited = edit.areas().each(on, range, |area| {
+        let denied = access == Access::Read && !area.flags.has(AreaFlags::READ);
+        reach.visit(area, Errno::EINVAL.when(denied));
+    });
     visited.map_err(|_| Errno::EFAULT)?;
     let reach = reach.up_to(range.end);
     let mut at = range.start;
@@ -83,7 +87,6 @@ pub(super) fn populate<A: Arch>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ptarmigan::space::AreaFlags;
 
     fn area(start: u64, end: u64) -> Area {
         Area::new(VirtRange { start: start * PAGE, end: end * PAGE }, AreaFlags::READ, 0)

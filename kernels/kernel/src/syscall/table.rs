@@ -199,6 +199,11 @@ calls! { |sys, a|
     "mincore"              [27]  [218]    [232] sys.in_memory(a[0], a[1], a[2])?;
     "msync"                [26]  [144]    [227] sys.synchronize_memory(a[0], a[1], a[2])?;
     "memfd_create"         [319] [356]    [279] sys.create_memory_file(a[0], a[1])?;
+    "shmget"               [29]  [395]    [194] sys.keyed_memory(a[0], a[1], a[2])?;
+    "shmat"                [30]  [397]    [196] sys.attach_keyed(a[0], a[1], a[2])?;
+    "shmdt"                [67]  [398]    [197] sys.detach_keyed(a[0])?;
+    "shmctl"               [31]  [396]    [195] sys.control_keyed(a[0], a[1], a[2])?;
+    "ipc"                  []    [117]    []    sys.keyed_call(a)?;
     "brk"                  [12]  [45]     [214] sys.set_break(a[0])?;
 
     // Processes and threads.

@@ -160,6 +160,9 @@ impl<A: Arch> Kernel<A> {
         while let Some(object) = state.tasks.space_mut(number).shown.take_any() {
             self.release_object(object);
         }
+        if state.keyed.has_removed() {
+            self.drop_keyed(state);
+        }
     }
 
     /// Takes a process out of the users of files and directories.
@@ -224,6 +227,9 @@ impl<A: Arch> Kernel<A> {
             }
         }
         self.clear_tree(&mut state);
+        while let Some(object) = state.keyed.take_any() {
+            self.release_object(object);
+        }
         drop(state);
         machine.drain(true);
         self.finish(ending)

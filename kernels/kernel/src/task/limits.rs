@@ -62,7 +62,7 @@ impl Limits {
         core: UNLIMITED,
         resident: UNLIMITED,
         processes: UNLIMITED,
-        locked: UNLIMITED,
+        locked: Limit { soft: 8 << 20, hard: 8 << 20 },
     };
 
     /// Returns a limit by its number.
