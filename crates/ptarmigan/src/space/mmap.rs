@@ -4,11 +4,9 @@ use super::area::{Area, AreaFlags, Object};
 use super::areas::AreaError;
 use super::empty::EmptyTables;
 use super::fault::FaultError;
-use super::large::is_sole;
 use super::state::{SpaceMut, State, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Format};
-use crate::gather::Gather;
 use crate::page::Level;
 
 /// The effect of `madvise` on pages; other advice does not affect tables.
@@ -268,63 +266,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     fn protect_now(&mut self, range: VirtRange, flags: AreaFlags, which: AreaFlags) {
         let mut gather = self.gather();
         self.protect_pages(range, flags, which, &mut gather);
-    }
-
-    /// Gives the pages in `range` the `permissions` that their areas have got; the key, too, if it
-    /// is in `which`.
-    pub(super) fn protect_pages(
-        &mut self,
-        range: VirtRange,
-        permissions: AreaFlags,
-        which: AreaFlags,
-        gather: &mut Gather<'_, M>,
-    ) {
-        let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL | Attr::SOFT | Attr::MEMORY;
-        if permissions.has(AreaFlags::WRITE) {
-            keep = keep | Attr::WRITE;
-        }
-        if !which.has(AreaFlags::KEY) {
-            keep = keep | Attr::KEY;
-        }
-        let add = permissions.attr::<F>().without(Attr::WRITE);
-        let on = self.on;
-        let tables = &mut self.state.tables;
-        let changed = |level, raw| Attr(F::attr(level, raw).0 & keep.0) | add;
-        if !permissions.has(AreaFlags::WRITE) {
-            tables.change_permissions(range, gather, |level, _, raw| {
-                F::leaf(level, F::frame(level, raw), changed(level, raw))
-            });
-            return;
-        }
-        tables.change_permissions(range, gather, |level, _, raw| {
-            let mut attr = changed(level, raw);
-            // As at a fault (`State::fault_present`): frames of objects and the zero frame are
-            // special, and a frame that another entry shows is copied when it is written.
-            if !attr.has(Attr::WRITE) && is_sole::<F, M>(on, level, raw) {
-                attr = attr | Attr::WRITE;
-            }
-            F::leaf(level, F::frame(level, raw), attr)
-        });
-    }
-
-    /// Sets the attributes `set` of pages that are mapped in `range`, and clears those of `clear`:
-    /// both are of the caller's own ([`Attr::SOFT`]). They stay with the page when it is written,
-    /// moved, passed on by fork or given other permissions, and go when it is unmapped. A page that
-    /// is not mapped yet has none. [`TreeRef::query`](crate::table::TreeRef::query) returns them.
-    ///
-    /// # Errors
-    ///
-    /// [`AreaError`]; no page has changed then. [`AreaError::Inexpressible`] for attributes that
-    /// are not the caller's, or that entries of the format do not have.
-    pub fn mark_pages(&mut self, range: VirtRange, set: Attr, clear: Attr) -> Result<(), AreaError> {
-        let range = State::<F>::pages(range)?;
-        F::expresses_soft(set | clear)?;
-        self.may_flush()?;
-        let mut gather = self.gather();
-        self.state.tables.change_permissions(range, &mut gather, |level, _, raw| {
-            F::map_attr(level, raw, |attr| attr.without(clear) | set)
-        });
-        Ok(())
     }
 
     /// Moves the end of the heap. The first call after `execve` returns the start of the heap (a C

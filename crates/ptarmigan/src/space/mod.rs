@@ -20,6 +20,7 @@ mod large;
 mod lock;
 mod mmap;
 mod physical;
+mod protect;
 mod shared;
 mod space_ref;
 mod state;

@@ -4,6 +4,7 @@ use super::broken::{BATCH, Broken};
 use super::changes::make_broken;
 use super::group::{Group, has_groups, is_hinted};
 use super::mapped::Mapped;
+use super::meaning::{Meaning, Meanings};
 use super::node::{Live, NeedsBreak, Node, Span, Use};
 use super::stale::Stale;
 use super::tables::{NoTable, Tables, descend};
@@ -25,19 +26,10 @@ pub(super) fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (
     (first as usize, (last as usize).min(F::entries(level) - 1))
 }
 
-/// Whether the MMU may use a leaf `new` of a table of `level` in all ways that `raw` allows, and
-/// more: the same memory, and the same key, as another one may deny what is allowed now.
-#[inline]
-fn gains<F: Format>(level: Level, raw: u64, new: u64) -> bool {
-    let (had, has) = (F::attr(level, raw), F::attr(level, new));
-    F::is_present(level, raw) && has.has(had) && has.only(Attr::NUMBERS) == had.only(Attr::NUMBERS)
-}
-
 /// Adds the attributes of the leaf `new` of a table of `level` to those of an entry.
 #[inline]
 fn gain<F: Format>(level: Level, new: u64) -> impl Fn(u64) -> u64 {
-    let gained = F::attr(level, new);
-    move |now| F::map_attr(level, now, |attr| attr | gained)
+    move |now| F::map_attr(level, now, |attr| attr | F::attr(level, new))
 }
 
 /// Whether the leaf of a table of `level` at `va` lies in `range`, of whole pages or not.
@@ -90,6 +82,7 @@ impl<F: Format> Tables<F> {
             self.change_breaking::<M, GAINS>(range, gather, change);
             return;
         }
+        let meanings = Meanings::<F>::new();
         self.each_part(on, range, &mut |part| {
             let Part::Table { node, base, first, last } = part else {
                 let Part::Large { node, index, va, raw } = part else { return };
@@ -105,14 +98,17 @@ impl<F: Format> Tables<F> {
                 if new == raw {
                     return false;
                 }
-                on.before_changed::<F>(Level::PTE, raw, new);
+                let meaning = meanings.of(raw, new);
+                if meaning.told {
+                    on.before_changed::<F>(Level::PTE, raw, new);
+                }
                 if const { F::KEPT != 0 } {
                     let (_, now) =
                         node.replace_seen(index, raw, new, others, |now| change(Level::PTE, va, now));
                     stale.gather.changed_entry::<F>(va, now);
                     return false;
                 }
-                if GAINS && gains::<F>(Level::PTE, raw, new) {
+                if GAINS && meaning.gains {
                     // `change` may look at the frame's record: once is enough.
                     let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(Level::PTE, new));
                     stale.gather.gained(va, raw, now);
@@ -138,15 +134,20 @@ impl<F: Format> Tables<F> {
     ) {
         let on = gather.on();
         let mut broken = Broken::<_, _, _, BATCH>::new(|level, va| self.find(on, va, level));
+        let meanings = Meanings::<F>::new();
         let mut change_one = |node: &Node<'_, F, M::Window>, index, va, raw| {
             let level = node.level();
             let new = change(level, va, raw);
             if new == raw {
                 return;
             }
-            on.before_changed::<F>(level, raw, new);
+            let meaning =
+                if level == Level::PTE { meanings.of(raw, new) } else { Meaning::of::<F>(level, raw, new) };
+            if meaning.told {
+                on.before_changed::<F>(level, raw, new);
+            }
             if const { GAINS && F::KEPT == 0 }
-                && gains::<F>(level, raw, new)
+                && meaning.gains
                 && let Ok((_, now)) = node.update_seen(index, raw, new, Use::Walked, gain::<F>(level, new))
             {
                 gather.became_valid_leaf(va, F::shift(level), raw, now);
@@ -631,8 +632,11 @@ fn change_large<F: Format, M: Machine, const GAINS: bool>(
     if new == raw {
         return;
     }
-    gather.on().before_changed::<F>(level, raw, new);
-    if GAINS && gains::<F>(level, raw, new) {
+    let meaning = Meaning::of::<F>(level, raw, new);
+    if meaning.told {
+        gather.on().before_changed::<F>(level, raw, new);
+    }
+    if GAINS && meaning.gains {
         let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(level, new));
         gather.became_valid_leaf(va, F::shift(level), raw, now);
         return;

@@ -30,6 +30,7 @@ const SOURCES: &[(&str, usize)] = &[
     ("crates/ptarmigan/src/space/mmap.rs", AREAS),
     ("crates/ptarmigan/src/space/exec.rs", AREAS),
     ("crates/ptarmigan/src/space/physical.rs", AREAS),
+    ("crates/ptarmigan/src/space/protect.rs", AREAS),
     ("crates/ptarmigan/src/space/mod.rs", AREAS),
     ("crates/ptarmigan/src/space/state.rs", AREAS),
     ("crates/ptarmigan/src/space/empty.rs", AREAS),

@@ -1,0 +1,69 @@
+//! The meaning of a change for an entry of a page, asked once for entries that change alike.
+use crate::format::{Attr, Format};
+use crate::page::Level;
+use core::cell::Cell;
+use core::marker::PhantomData;
+
+/// The bits of a leaf table's entry that hold the frame's number.
+#[inline]
+pub(crate) fn frame_bits<F: Format>() -> u64 {
+    let of = |pfn| F::leaf(Level::PTE, pfn, Attr::USER | Attr::READ);
+    of(crate::addr::Pfn(u32::MAX)) ^ of(crate::addr::Pfn(0))
+}
+
+/// Whether the MMU may use a leaf `new` of a table of `level` in all ways that `raw` allows, and
+/// more: the same memory, and the same key, as another one may deny what is allowed now.
+#[inline]
+fn gains<F: Format>(level: Level, raw: u64, new: u64) -> bool {
+    let (had, has) = (F::attr(level, raw), F::attr(level, new));
+    F::is_present(level, raw) && has.has(had) && has.only(Attr::NUMBERS) == had.only(Attr::NUMBERS)
+}
+
+/// The meaning of a change.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Meaning {
+    /// The MMU may use the page in all ways as before, and more.
+    pub gains: bool,
+    /// The machine has to be [told](crate::machine::On::before_changed) before.
+    pub told: bool,
+}
+
+impl Meaning {
+    /// That of a change of a leaf in a table of `level` from `raw` to `new`.
+    #[cold]
+    #[inline(never)]
+    pub fn of<F: Format>(level: Level, raw: u64, new: u64) -> Meaning {
+        let (had, has) = (F::attr(level, raw), F::attr(level, new));
+        let told = has.without(had).has(Attr::EXEC) || had.memory() != has.memory();
+        Meaning { gains: gains::<F>(level, raw, new), told }
+    }
+}
+
+/// Meanings of changes in one range. The frame does not decide them, and most pages of a range have
+/// the same attributes: the last answer is kept. To decode two entries takes a hundred
+/// instructions on AArch64.
+pub(super) struct Meanings<F> {
+    last: Cell<(u64, u64, Meaning)>,
+    _format: PhantomData<F>,
+}
+
+impl<F: Format> Meanings<F> {
+    pub fn new() -> Self {
+        // Without its frame, no entry has all bits.
+        Meanings { last: Cell::new((u64::MAX, 0, Meaning::default())), _format: PhantomData }
+    }
+
+    /// That of a change of a leaf table's entry from `raw` to `new`.
+    #[inline]
+    pub fn of(&self, raw: u64, new: u64) -> Meaning {
+        let frame = frame_bits::<F>();
+        let (was, is) = (raw & !frame, new & !frame);
+        let (before, after, meaning) = self.last.get();
+        if (was, is) == (before, after) {
+            return meaning;
+        }
+        let meaning = Meaning::of::<F>(Level::PTE, raw, new);
+        self.last.set((was, is, meaning));
+        meaning
+    }
+}
