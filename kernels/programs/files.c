@@ -433,6 +433,40 @@ static void names(void) {
     close(file);
 }
 
+/* The memory of a file, in units of 512 bytes. */
+static long blocks(int file) {
+    struct stat facts;
+    return fstat(file, &facts) == 0 ? (long)facts.st_blocks : -1;
+}
+
+static void memory_of_files(void) {
+    int file = open("/blocks", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    struct stat facts;
+    check("an empty file", blocks(file) == 0);
+    check("a hole", ftruncate(file, 1 << 20) == 0 && blocks(file) == 0);
+    check("a byte", pwrite(file, "x", 1, 5000) == 1 && blocks(file) == 8);
+    check("another page", pwrite(file, "xy", 2, 3 * 4096 - 1) == 2 && blocks(file) == 24);
+    check("bytes that are there", pwrite(file, "xy", 2, 4096) == 2 && blocks(file) == 24);
+    char byte;
+    check("a hole that is read", pread(file, &byte, 1, 100000) == 1 && blocks(file) == 24);
+    ANSWERS(0, fallocate(file, 0, 0, 16384));
+    check("memory that is allocated", blocks(file) == 32);
+    ANSWERS(0, fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 8192));
+    check("a hole that is made", blocks(file) == 16);
+    char *memory = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    memory[1 << 19] = 1;
+    check("a store", blocks(file) == 24);
+    munmap(memory, 1 << 20);
+    check("a file that is cut", ftruncate(file, 4097) == 0 && blocks(file) == 8);
+    check("a file that is empty again", ftruncate(file, 0) == 0 && blocks(file) == 0);
+    close(file);
+    unlink("/blocks");
+    check("a directory", stat("/", &facts) == 0 && facts.st_blocks == 0);
+    check("a link", symlink("somewhere", "/link-blocks") == 0 && lstat("/link-blocks", &facts) == 0 &&
+                        facts.st_blocks == 0 && facts.st_size == 9);
+    unlink("/link-blocks");
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (getpid() == 1) {
@@ -444,6 +478,7 @@ int main(void) {
     contents();
     attributes();
     names();
+    memory_of_files();
     printf("FILES %s, %d answers\n", failures ? "wrong" : "right", checks);
     return failures != 0;
 }

@@ -256,6 +256,75 @@ static void what_is_said(void) {
         signal(numbers[i], SIG_DFL);
 }
 
+static int waits(int number) {
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
+}
+
+/* A signal that is masked waits, whatever its action is: that may change before it is delivered. */
+static void masked(void) {
+    sigset_t mask, old, none;
+    sigemptyset(&none);
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGUSR1);
+    sigaddset(&mask, SIGCHLD);
+    sigaddset(&mask, SIGTERM);
+    sigprocmask(SIG_BLOCK, &mask, &old);
+    int begin = handled, status;
+    signal(SIGUSR1, SIG_DFL);
+    kill(getpid(), SIGUSR1);
+    check("a masked signal with its default action", waits(SIGUSR1));
+    signal(SIGUSR1, plain);
+    sigprocmask(SIG_SETMASK, &old, 0);
+    check("it is delivered with the action of then", handled == begin + 1 && !waits(SIGUSR1));
+    sigprocmask(SIG_BLOCK, &mask, 0);
+    signal(SIGUSR1, SIG_IGN);
+    kill(getpid(), SIGUSR1);
+    check("a masked signal that is ignored", waits(SIGUSR1));
+    raise(SIGUSR1);
+    signal(SIGUSR1, SIG_IGN);
+    check("one that is to be ignored goes", !waits(SIGUSR1));
+    kill(getpid(), SIGUSR1);
+    sigprocmask(SIG_SETMASK, &old, 0);
+    check("one that is ignored has no effect", handled == begin + 1 && !waits(SIGUSR1));
+    sigprocmask(SIG_BLOCK, &mask, 0);
+    signal(SIGCHLD, SIG_DFL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    waitpid(child, &status, 0);
+    check("SIGCHLD that is masked", waits(SIGCHLD));
+    sigprocmask(SIG_SETMASK, &old, 0);
+    check("and has no effect", !waits(SIGCHLD));
+    /* One that is ignored ends no wait. */
+    signal(SIGUSR2, plain);
+    sigprocmask(SIG_BLOCK, &mask, 0);
+    kill(getpid(), SIGUSR1);
+    pid_t parent = getpid();
+    child = fork();
+    if (child == 0) {
+        usleep(20000);
+        kill(parent, SIGUSR2);
+        _exit(0);
+    }
+    check("a wait that an ignored signal does not end", sigsuspend(&none) == -1 && errno == EINTR && handled == begin + 2);
+    waitpid(child, &status, 0);
+    sigprocmask(SIG_SETMASK, &old, 0);
+    /* Process 1 has no default actions. */
+    if (getpid() == 1) {
+        sigprocmask(SIG_BLOCK, &mask, 0);
+        kill(1, SIGTERM);
+        check("a masked signal of process 1", waits(SIGTERM));
+        sigprocmask(SIG_SETMASK, &old, 0);
+        check("it does not end process 1", !waits(SIGTERM));
+        kill(1, SIGTERM);
+        kill(1, SIGKILL);
+        kill(1, SIGSTOP);
+        raise(SIGTERM);
+        check("nor do others", !waits(SIGTERM));
+    }
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     int ends[2], status;
@@ -318,6 +387,7 @@ int main(void) {
     waitpid(child, &status, 0);
     check("SIGPIPE", WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE);
     what_is_said();
+    masked();
     printf("SIGNALS %s\n", failures ? "wrong" : "right");
     return failures != 0;
 }

@@ -283,7 +283,7 @@ static void *pass(void *argument) {
 }
 
 static void many(void) {
-    enum { MANY = 300 };
+    enum { MANY = 5000 };
     static pthread_t thread[MANY];
     long passed = 0, all = 0;
     pthread_attr_t small;
@@ -295,7 +295,7 @@ static void many(void) {
         while (made < MANY && !(error = pthread_create(&thread[made], &small, pass, &passed)))
             made++;
         pthread_mutex_unlock(&mutex);
-        check(error == EAGAIN && made > 200, "more threads than there is room for");
+        check(error == EAGAIN && made > 1000, "more threads than there is room for");
         for (int i = 0; i < made; i++)
             pthread_join(thread[i], 0);
         all += made;

@@ -102,6 +102,7 @@ pub const SIGNAL_FRAME: usize = 1280;
 /// 4. [`page`](Self::page) calls the function with a pointer to the [`FRAME_SIZE`] bytes of that
 ///    frame, valid while it runs.
 /// 5. [`Window`](Self::Window) reaches all memory, and the same bytes as [`page`](Self::page).
+/// 6. Where it shows a frame of low memory stays that frame's place, with or without a guard.
 ///
 /// [`FRAME_SIZE`]: ptarmigan::addr::FRAME_SIZE
 pub unsafe trait Arch: Sized + Sync + 'static {

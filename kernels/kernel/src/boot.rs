@@ -32,9 +32,13 @@ impl<A: Arch> Kernel<A> {
                 "there is no initial file system: pass a cpio archive (newc), as kernels/linux does"
             ));
         }
-        let Unpacked { made, left_out } = self
-            .unpack(&mut state, archive)
-            .unwrap_or_else(|e| fail(format_args!("the initial file system, {} bytes: {e}", archive.len())));
+        let Unpacked { made, left_out } = self.unpack(&mut state, archive).unwrap_or_else(|e| {
+            let bytes = archive.len();
+            match e.name(archive) {
+                Some(name) => fail(format_args!("the initial file system, {bytes} bytes: {e} ({name:.64})")),
+                None => fail(format_args!("the initial file system, {bytes} bytes: {e}")),
+            }
+        });
         say!("kernel: {made} files");
         make_devices(&mut state);
         let name = params::value(command_line.text(), "init").unwrap_or("/init");
@@ -49,15 +53,20 @@ impl<A: Arch> Kernel<A> {
             )),
         };
         let state = &mut *state;
-        let claimed = state.tasks.claim();
-        debug_assert_eq!(claimed, Some((INIT, 1)), "the first task");
-        (state.tasks.get_mut(INIT).tid, state.tasks.get_mut(INIT).process) = (1, INIT);
+        let claimed = self.claim(state, true).and_then(|claimed| Ok((claimed, self.claim_space(state)?)));
+        let ((slot, pid), space) = claimed
+            .unwrap_or_else(|e| fail(format_args!("no memory for process 1 ({e}): give the machine more")));
+        debug_assert_eq!((slot, pid), (INIT, 1), "the first task");
+        (state.tasks.get_mut(INIT).process, state.tasks.get_mut(INIT).space) = (INIT, space);
+        state.tasks.space_mut(space).users = 1;
         let process = state.tasks.process_mut(INIT);
         (process.pid, process.group, process.session, process.threads) = (1, 1, 1, 1);
+        process.space = space;
         (process.directory, process.umask) = (ROOT, 0o022);
         state.tree.hold(ROOT);
         let pin = self.pin();
-        // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below.
+        // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below. 3. The
+        // slot has just been claimed.
         let body = unsafe { self.body(INIT) };
         let mut sys = Sys { kernel: self, state, body, me: INIT, pin: &pin };
         if let Err(stop) = sys.begin(inode, name.as_bytes(), command_line.text()) {

@@ -43,6 +43,7 @@ pub mod memory;
 pub mod params;
 pub mod report;
 pub mod signal;
+pub mod slots;
 pub mod stuck;
 pub mod syscall;
 pub mod task;
@@ -53,16 +54,15 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use ptarmigan::setup::Place;
 use ptarmigan_kernel_base::late::Late;
-use ptarmigan_kernel_base::raw::Raw;
 
 use arch::{Arch, CPUS};
 use counts::{Count, Counts};
-use limits::TASKS;
 
 use lock::KernelLock;
 use memory::machine::Machine;
-use ptarmigan::space::{Done, EmptyTables, SharedSpace};
-use task::{Body, Tasks};
+use memory::space::SharedSpaces;
+use ptarmigan::space::{Done, EmptyTables};
+use task::{Bodies, Tasks};
 use without::{Part, leaves_out};
 
 /// The data that the kernel lock guards.
@@ -139,9 +139,9 @@ pub struct Kernel<A: Arch> {
     stopping: AtomicBool,
     stopped: AtomicUsize,
     lock: KernelLock<State>,
-    bodies: [Raw<Body<A>>; TASKS],
+    bodies: Bodies<A>,
     /// The spaces that several tasks run in, by the number of their records.
-    spaces: [Raw<Option<SharedSpace<A::Format>>>; TASKS],
+    spaces: SharedSpaces<A>,
 }
 
 impl<A: Arch> Kernel<A> {
@@ -156,7 +156,8 @@ impl<A: Arch> Kernel<A> {
             stopping: AtomicBool::new(false),
             stopped: AtomicUsize::new(0),
             lock: KernelLock::new(State {
-                tasks: Tasks::new(),
+                // SAFETY: 1. It is the kernel's, of which an image has one (`Arch`, point 2).
+                tasks: unsafe { Tasks::new() },
                 tree: fs::Tree::new(),
                 open: fs::OpenFiles::new(),
                 pipes: fs::Pipes::new(),
@@ -173,8 +174,8 @@ impl<A: Arch> Kernel<A> {
                 empty_tables: EmptyTables::Kept,
                 ending: None,
             }),
-            bodies: [const { Raw::new(Body::NONE) }; TASKS],
-            spaces: [const { Raw::new(None) }; TASKS],
+            bodies: Bodies::new(),
+            spaces: SharedSpaces::new(),
         }
     }
 

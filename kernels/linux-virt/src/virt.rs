@@ -84,7 +84,7 @@ impl Ipi for Interrupts {
 
 // SAFETY: 1. The assembly has put the number of each CPU in a register of its own; `start` starts
 // no more than the kernel is set up for. 2. There is one static. 3. `arch::enter` goes to user mode
-// with the registers of the context, and saves them there. 4. and 5. The direct map shows all
+// with the registers of the context, and saves them there. 4. to 6. The direct map shows all
 // frames: the library gets memory below its limit.
 unsafe impl Arch for Virt {
     type Format = arch::Format;

@@ -69,7 +69,7 @@ fn other_trap(vector: usize, context: &mut Registers) -> Trap {
 
 // SAFETY: 1. `cpu::init` has made a segment lead to the number of the CPU. 2. There is one static.
 // 3. `enter_user` goes to ring 3 with the segments of programs, and saves registers to the context.
-// 4. and 5. The direct map shows low frames, which are below its limit, and windows any other.
+// 4. to 6. The direct map shows low frames, which are below its limit, and windows any other.
 unsafe impl Arch for Pc {
     type Format = arch::Format;
     type Window = arch::Window;

@@ -10,7 +10,7 @@ use super::stack::{self, Facts};
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
-use crate::fs::{DESCRIPTORS, Kind};
+use crate::fs::Kind;
 use crate::memory::TaskSpace;
 use crate::params::LargePolicy;
 use crate::signal::SignalStack;
@@ -48,9 +48,14 @@ impl<A: Arch> Sys<'_, A> {
         let pages = stack::pages(&self.state.tasks.arguments);
         let space = Space::exec(on, VirtAddr(A::STACK_END), pages).map_err(|_| Errno::ENOMEM)?;
         let mut space = TaskSpace::Own(space);
-        match self.build(&mut space, object, &elf) {
-            Ok(built) if self.process().threads == 1 => {
-                self.replace(space, inode, object, &built);
+        let built = self.build(&mut space, object, &elf).and_then(|built| {
+            let is_alone = self.process().threads == 1;
+            let record = if is_alone { Some(self.kernel.claim_space(self.state)?) } else { None };
+            Ok((built, record))
+        });
+        match built {
+            Ok((built, Some(number))) => {
+                self.replace(space, number, inode, object, &built);
                 self.body.context = A::Context::NEW;
                 self.body.context.start(built.begin, built.stack);
                 self.kernel.count(Count::Execs);
@@ -124,9 +129,9 @@ impl<A: Arch> Sys<'_, A> {
         Ok(Built { begin: placed.entry, stack, heap, interpreter })
     }
 
-    /// Gives the task, which is alone in its process, its new space, and takes the old one down if
-    /// nobody else runs in it.
-    fn replace(&mut self, mut space: TaskSpace<A>, inode: u16, object: u32, built: &Built) {
+    /// Gives the task, which is alone in its process, its new space with record `number`, and takes
+    /// the old one down if nobody else runs in it.
+    fn replace(&mut self, mut space: TaskSpace<A>, number: usize, inode: u16, object: u32, built: &Built) {
         let (kernel, me, process) = (self.kernel, self.me, self.process_slot());
         let on = kernel.on(self.pin);
         kernel.leave_robust_list(self.state, me, self.body, self.pin);
@@ -134,15 +139,12 @@ impl<A: Arch> Sys<'_, A> {
         kernel.leave_space(self.state, me, self.body, self.pin);
         crate::task::must(space.switch(|space| space.activate(on)));
         self.body.space = space;
-        for descriptor in 0..DESCRIPTORS {
-            if self.state.tasks.process(process).files.is_closing(descriptor) {
-                kernel.close(self.state, process, descriptor);
-            }
+        while let Some(descriptor) = self.state.tasks.process(process).files.first_closing() {
+            kernel.close(self.state, process, descriptor);
         }
         self.state.tree.hold(inode);
         kernel.objects().share(object);
         let tasks = &mut self.state.tasks;
-        let number = tasks.free_space(me);
         let arguments = super::stack::arguments_at::<A>(&tasks.arguments);
         let record = tasks.space_mut(number);
         record.arguments = arguments;
@@ -162,8 +164,9 @@ impl<A: Arch> Sys<'_, A> {
         shared.space = number;
         shared.actions.exec();
         let (pid, before) = (shared.pid, core::mem::replace(&mut shared.program, inode));
+        tasks.change_number(me, pid);
         let task = tasks.get_mut(me);
-        (task.tid, task.clear_tid, task.signals.suspended) = (pid, 0, None);
+        (task.space, task.clear_tid, task.signals.suspended) = (number, 0, None);
         task.signals.stack = SignalStack::NONE;
         self.state.timers.exec(process);
         kernel.let_go(self.state, before);

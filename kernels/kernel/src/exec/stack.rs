@@ -32,7 +32,7 @@ const TOP: usize = 16 + 16;
 /// Returns the pages that the stack of a program needs at its beginning.
 pub fn pages(arguments: &Arguments) -> u64 {
     let words = WORDS + arguments.arguments + arguments.environment;
-    (TOP + arguments.bytes().len() + words * 8 + 64).div_ceil(FRAME_SIZE) as u64
+    (TOP + arguments.total() + words * 8 + 64).div_ceil(FRAME_SIZE) as u64
 }
 
 /// Words that are written one after the other.
@@ -65,7 +65,7 @@ impl<A: Arch> Words<'_, '_, A> {
 
 /// Returns where the texts of the arguments are in memory.
 pub fn arguments_at<A: Arch>(arguments: &Arguments) -> VirtRange {
-    let start = A::STACK_END - (TOP + arguments.bytes().len()) as u64;
+    let start = A::STACK_END - (TOP + arguments.total()) as u64;
     VirtRange { start, end: start + arguments.argument_bytes() as u64 }
 }
 
@@ -92,24 +92,33 @@ pub fn write<A: Arch>(
     let n = machine.len().min(15);
     bytes[16..16 + n].copy_from_slice(&machine[..n]);
     space.write(on, top, &bytes)?;
-    let texts = arguments.bytes();
-    let texts_at = top - texts.len() as u64;
-    space.write(on, texts_at, texts)?;
+    let texts_at = top - arguments.total() as u64;
+    let mut at = texts_at;
+    arguments.each(A::kernel(), |bytes| {
+        space.write(on, at, bytes)?;
+        at += bytes.len() as u64;
+        Ok(())
+    })?;
 
     let words = WORDS + arguments.arguments + arguments.environment;
     let stack = (texts_at - (words * word) as u64) & !15;
     let mut out = Words::<A> { on, space, at: stack, bytes: [0; 256], len: 0 };
     out.put(arguments.arguments as u64)?;
-    let mut at = texts_at;
-    let mut count = 0;
-    for text in texts.split_inclusive(|byte| *byte == 0) {
-        if count == arguments.arguments {
-            out.put(0)?;
+    let (mut at, mut count, mut begins) = (texts_at, 0, true);
+    arguments.each(A::kernel(), |bytes| {
+        for part in bytes.split_inclusive(|byte| *byte == 0) {
+            if begins {
+                if count == arguments.arguments {
+                    out.put(0)?;
+                }
+                out.put(at)?;
+                count += 1;
+            }
+            at += part.len() as u64;
+            begins = part.ends_with(&[0]);
         }
-        out.put(at)?;
-        at += text.len() as u64;
-        count += 1;
-    }
+        Ok(())
+    })?;
     if count == arguments.arguments {
         out.put(0)?;
     }

@@ -26,6 +26,8 @@ pub enum CpioError {
     Header(usize),
     /// A name does not end with a zero.
     Name(usize),
+    /// There is no memory, or no place, for the entry.
+    NoRoom(usize, Errno),
 }
 
 impl fmt::Display for CpioError {
@@ -35,8 +37,22 @@ impl fmt::Display for CpioError {
                 write!(f, "it is cut, or lies about sizes: it ends within the entry at byte {at}")
             }
             CpioError::Header(at) => write!(f, "no header of a cpio archive (newc) at byte {at}"),
+            CpioError::NoRoom(at, Errno::ENOMEM) => {
+                write!(f, "it does not fit into memory, from byte {at} on; give the machine more memory")
+            }
+            CpioError::NoRoom(at, e) => {
+                write!(f, "it has too many files: no place from byte {at} on ({e}); leave files out")
+            }
             CpioError::Name(at) => write!(f, "the name of the entry at byte {at} does not end with a zero"),
         }
+    }
+}
+
+impl CpioError {
+    /// Returns the name of the entry for which there was no room.
+    pub(crate) fn name(self, archive: &[u8]) -> Option<&str> {
+        let CpioError::NoRoom(at, _) = self else { return None };
+        core::str::from_utf8(entry(archive, at).ok()?.name).ok()
     }
 }
 
@@ -85,8 +101,8 @@ fn entry(archive: &[u8], at: usize) -> Result<Entry<'_>, CpioError> {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Makes files of an archive. Entries that cannot be made are named on the console and left
-    /// out.
+    /// Makes files of an archive. Entries that cannot be made, other than for want of room, are
+    /// named on the console and left out.
     ///
     /// # Errors
     ///
@@ -100,6 +116,7 @@ impl<A: Arch> Kernel<A> {
             }
             match self.make(state, mode, name, data) {
                 Ok(()) => unpacked.made += 1,
+                Err(e @ (Errno::ENOMEM | Errno::ENOSPC)) => return Err(CpioError::NoRoom(at, e)),
                 Err(e) => {
                     unpacked.left_out += 1;
                     if unpacked.left_out <= NAMED {

@@ -4,11 +4,12 @@ use super::locks::Owner;
 use super::tree::Gone;
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::slots::Slots;
 use crate::task::Wait;
 use crate::{Kernel, State};
 
 /// Open files at the most.
-pub const OPEN: usize = 512;
+pub const OPEN: usize = 2048;
 
 /// The object that an open file leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +76,13 @@ impl OpenFile {
 /// All open files.
 pub struct OpenFiles {
     all: [OpenFile; OPEN],
+    taken: Slots<{ OPEN / 64 }>,
 }
 
 impl OpenFiles {
     /// Makes a table without open files.
     pub const fn new() -> Self {
-        OpenFiles { all: [const { OpenFile::NONE }; OPEN] }
+        OpenFiles { all: [const { OpenFile::NONE }; OPEN], taken: Slots::new() }
     }
 
     /// Returns an open file.
@@ -99,9 +101,14 @@ impl OpenFiles {
     ///
     /// [`Errno::ENFILE`].
     pub fn open(&mut self, what: What, flags: u32) -> Result<usize, Errno> {
-        let free = self.all.iter().position(|file| file.what == What::Nothing).ok_or(Errno::ENFILE)?;
+        let free = self.taken.claim().ok_or(Errno::ENFILE)?;
         self.all[free] = OpenFile { what, flags, users: 1, ..OpenFile::NONE };
         Ok(free)
+    }
+
+    /// Whether there is no room for one more.
+    pub fn is_full(&self) -> bool {
+        self.taken.is_full()
     }
 
     /// Has one more descriptor lead to an open file.
@@ -113,7 +120,12 @@ impl OpenFiles {
     pub fn release(&mut self, file: usize) -> Option<What> {
         let open = self.get_mut(file);
         open.users = open.users.saturating_sub(1);
-        (open.users == 0).then(|| core::mem::replace(&mut open.what, What::Nothing))
+        if open.users > 0 {
+            return None;
+        }
+        let what = core::mem::replace(&mut open.what, What::Nothing);
+        self.taken.release(file);
+        Some(what)
     }
 }
 

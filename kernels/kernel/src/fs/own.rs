@@ -8,7 +8,6 @@ use ptarmigan::machine::On;
 use ptarmigan::page::Level;
 use ptarmigan::space::{Area, AreaFlags, SpaceMachine, SpaceMut};
 
-use super::DESCRIPTORS;
 use super::proc::Text;
 use super::tree::Own;
 use crate::arch::Arch;
@@ -104,7 +103,7 @@ impl<A: Arch> Sys<'_, A> {
             return None;
         }
         // SAFETY: 1. The kernel lock is held (`state`), and the task does not run. 2. It is not the
-        // caller, whose process is another one; the reference ends here.
+        // caller, whose process is another one; the reference ends here. 3. It has not ended.
         let body = unsafe { self.kernel.body(slot) };
         body.space.edit(on, |edit| f(on, self, &edit)).ok()
     }
@@ -348,7 +347,9 @@ impl<A: Arch> Sys<'_, A> {
         let shared = self.state.tasks.process(process);
         writeln!(text, "\nUmask:\t{:04o}\nState:\t{letter} ({state})", shared.umask)?;
         writeln!(text, "Tgid:\t{0}\nNgid:\t0\nPid:\t{0}\nPPid:\t{parent}\nTracerPid:\t0", shared.pid)?;
-        writeln!(text, "Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t{DESCRIPTORS}\nGroups:\t0 ")?;
+        // As under Linux, the table grows by powers of two.
+        let table = shared.files.end().next_power_of_two().max(64);
+        writeln!(text, "Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t{table}\nGroups:\t0 ")?;
         if let Some(sizes) = sizes {
             let files = sizes.resident - sizes.own - sizes.shared;
             for (name, pages) in [

@@ -46,6 +46,8 @@ struct Object {
     /// Binary logarithm of the pages of a block; 0 if it has no blocks.
     block_order: u8,
     top: u32,
+    /// Pages that have frames.
+    held: u32,
     size: u64,
 }
 
@@ -65,7 +67,9 @@ pub struct ObjectTable(SpinLock<[Object; OBJECTS]>);
 impl ObjectTable {
     /// Makes a table without objects.
     pub const fn new() -> Self {
-        ObjectTable(SpinLock::new([Object { users: 0, block_order: 0, top: HOLE, size: 0 }; OBJECTS]))
+        ObjectTable(SpinLock::new(
+            [Object { users: 0, block_order: 0, top: HOLE, held: 0, size: 0 }; OBJECTS],
+        ))
     }
 }
 
@@ -110,7 +114,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         Errno::ENOMEM.when(size > MOST_BYTES)?;
         let mut all = self.all.lock();
         let free = all.iter().position(|object| object.users == 0).ok_or(Errno::ENOMEM)?;
-        all[free] = Object { users: 1, block_order, top: HOLE, size };
+        all[free] = Object { users: 1, block_order, top: HOLE, held: 0, size };
         Ok(free as u32 + 1)
     }
 
@@ -130,7 +134,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
             return;
         }
         let (top, order) = (core::mem::replace(&mut found.top, HOLE), found.block_order);
-        found.size = 0;
+        (found.size, found.held) = (0, 0);
         if top == HOLE {
             return;
         }
@@ -159,6 +163,11 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// Returns the size of an object, in bytes.
     pub fn size(&self, object: u32) -> u64 {
         self.all.lock().get(index(object)).map_or(0, |object| object.size)
+    }
+
+    /// Returns how many pages of an object have frames.
+    pub fn held(&self, object: u32) -> u64 {
+        self.all.lock().get(index(object)).map_or(0, |object| object.held.into())
     }
 
     /// Returns the frame of a page; `None` if it is a hole.
@@ -218,6 +227,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
                     number.store(frame | IN_BLOCK, Ordering::Relaxed);
                 }
             });
+            all[index(object)].held += pages;
             return Some(Pfn(block));
         }
         // SAFETY: 1. No object has it.
@@ -265,7 +275,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     }
 
     /// Has bytes read as zeroes.
-    fn cut(&self, object: &Object, bytes: Range<u64>) {
+    fn cut(&self, object: &mut Object, bytes: Range<u64>) {
         const PAGE: u64 = FRAME_SIZE as u64;
         if bytes.is_empty() || object.top == HOLE {
             return;
@@ -280,6 +290,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
             let is_whole = start == 0 && (end == FRAME_SIZE || bytes.end >= object.size);
             if is_whole && sole {
                 self.with_number(object.top, page, |number| number.store(HOLE, Ordering::Relaxed));
+                object.held -= 1;
                 // SAFETY: 1. A page of the object, in no block, that no space maps and no code
                 // reads: there is one user.
                 unsafe { self.give(pfn.0, 0) };
@@ -297,8 +308,8 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// Makes a hole of bytes: pages that lie in it as a whole are given back, unless a program maps
     /// the object. The size stays.
     pub fn punch(&self, object: u32, bytes: Range<u64>) {
-        let all = self.all.lock();
-        let Some(found) = all.get(index(object)) else { return };
+        let mut all = self.all.lock();
+        let Some(found) = all.get_mut(index(object)) else { return };
         self.cut(found, bytes);
     }
 
@@ -497,7 +508,9 @@ impl<W: OpenWindow> Objects<'_, W> {
     fn make(&self, object: &mut Object, page: u64) -> Result<Pfn, Errno> {
         let (upper, lower) = places(page).ok_or(Errno::ENOMEM)?;
         let middle = self.middle(object, upper)?;
-        self.fill(middle, lower).map(|number| Pfn(number & !IN_BLOCK))
+        let (number, is_new) = self.fill(middle, lower)?;
+        object.held += u32::from(is_new);
+        Ok(Pfn(number & !IN_BLOCK))
     }
 
     /// Returns the frame of numbers at `upper`, and makes it if it is missing.
@@ -505,17 +518,18 @@ impl<W: OpenWindow> Objects<'_, W> {
         if object.top == HOLE {
             object.top = self.take(0)?;
         }
-        self.fill(object.top, upper)
+        self.fill(object.top, upper).map(|(number, _)| number)
     }
 
-    /// Returns the number at `at` in a frame of them, and takes a frame if it is a hole.
-    fn fill(&self, table: u32, at: usize) -> Result<u32, Errno> {
+    /// Returns the number at `at` in a frame of them, and takes a frame if it is a hole: then it is
+    /// new.
+    fn fill(&self, table: u32, at: usize) -> Result<(u32, bool), Errno> {
         let there = self.numbers(table, |all| all[at].load(Ordering::Relaxed));
         if there != HOLE {
-            return Ok(there);
+            return Ok((there, false));
         }
         let new = self.take(0)?;
         self.numbers(table, |all| all[at].store(new, Ordering::Relaxed));
-        Ok(new)
+        Ok((new, true))
     }
 }

@@ -1,5 +1,8 @@
 //! The spaces that tasks run in: a task's own, or one of several.
 
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Format};
 use ptarmigan::machine::On;
@@ -10,8 +13,8 @@ use super::machine::Machine;
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::limits::TASKS;
-use crate::task::Shown;
+use crate::limits::SPACES;
+use crate::task::{Shown, SpacePlace};
 
 /// The space that a task runs in.
 #[expect(clippy::large_enum_variant, reason = "mostly it is the large one, and there is no heap")]
@@ -108,23 +111,44 @@ fn fault_shared<A: Arch>(
     space.fault(on, va, access)
 }
 
+/// The places of spaces that several tasks run in, by the number of their records.
+pub struct SharedSpaces<A: Arch>([AtomicPtr<SpacePlace<A>>; SPACES]);
+
+impl<A: Arch> SharedSpaces<A> {
+    /// Makes a table without places.
+    pub const fn new() -> Self {
+        SharedSpaces([const { AtomicPtr::new(null_mut()) }; SPACES])
+    }
+
+    /// Says where the place of a new record is. It is used with the kernel lock held, as is this.
+    pub(crate) fn set(&self, number: usize, place: *mut SpacePlace<A>) {
+        self.0[number % SPACES].store(place, Ordering::Relaxed);
+    }
+
+    fn get(&self, number: usize) -> *mut SpacePlace<A> {
+        self.0[number % SPACES].load(Ordering::Relaxed)
+    }
+}
+
 impl<A: Arch> Kernel<A> {
     /// Makes a space one that several tasks can run in.
     ///
     /// # Safety
     ///
     /// 1. `space` is the space of record `number`, which has this one user.
+    /// 2. The kernel lock is held.
     pub(crate) unsafe fn share_space(&'static self, number: usize, space: &mut TaskSpace<A>) {
         if !matches!(space, TaskSpace::Own(_)) {
             return;
         }
         let TaskSpace::Own(own) = core::mem::replace(space, TaskSpace::None) else { return };
-        let place = self.spaces[number % TASKS].get();
-        // SAFETY: 1. The record's one user is the caller (point 1), so nobody else has a reference
-        // to the place: users take theirs away with them.
+        let place = self.spaces.get(number);
+        // SAFETY: 1. A record that has a user has its frame, where `claim_space` has made the place.
+        // 2. Its one user is the caller (point 1), so nobody else has a reference to the place:
+        // users take theirs away with them.
         unsafe { *place = Some(SharedSpace::new(own)) };
         // SAFETY: 1. It is written next by `take_space`, when no user but the caller of that is
-        // left.
+        // left, and the frame is given back after that.
         if let Some(shared) = unsafe { &*place } {
             *space = TaskSpace::Shared(shared);
         }
@@ -135,6 +159,7 @@ impl<A: Arch> Kernel<A> {
     /// # Safety
     ///
     /// 1. `space` is the space of record `number`, and no other task has it.
+    /// 2. The kernel lock is held.
     pub(crate) unsafe fn take_space(
         &'static self,
         number: usize,
@@ -144,7 +169,7 @@ impl<A: Arch> Kernel<A> {
             TaskSpace::None => None,
             TaskSpace::Own(own) => Some(own),
             TaskSpace::Shared(_) => {
-                let place = self.spaces[number % TASKS].get();
+                let place = self.spaces.get(number);
                 // SAFETY: 1. The reference that has just been dropped was the last (point 1).
                 unsafe { (*place).take() }.map(SharedSpace::into_inner)
             }

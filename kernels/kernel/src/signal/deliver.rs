@@ -3,7 +3,7 @@
 use ptarmigan::cpu::Pinned;
 
 use super::action::{Action, DEFAULT, Delivery, SA_NODEFER, SA_ONSTACK, SA_RESETHAND};
-use super::info::{Detail, Info, SI_USER};
+use super::info::{Detail, Info};
 use super::number::{self, bit};
 use super::set::ALWAYS;
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
@@ -20,7 +20,17 @@ impl Tasks {
             self.process_of_mut(slot).actions.set(signal, Action::NONE);
             self.get_mut(slot).signals.blocked &= !bit(signal);
         }
+        let process = self.process_of_mut(slot);
+        process.is_forced |= process.actions.get(signal).handler == DEFAULT;
         self.get_mut(slot).signals.pending.add(signal, info);
+    }
+
+    /// Whether a signal that is delivered has no effect on a process. Process 1 has no default
+    /// actions but for signals that its own operations have caused.
+    pub fn drops(&self, process: usize, signal: u8) -> bool {
+        let shared = self.process(process);
+        let is_default = shared.actions.get(signal).handler == DEFAULT;
+        shared.actions.is_ignored(signal) || process == INIT && is_default && !shared.is_forced
     }
 
     /// Sets the action of a task's process on a signal; a signal that is ignored from now on is not
@@ -40,10 +50,11 @@ impl Tasks {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Sends a signal to a process, any thread of which may take it. Process 1 gets only those that
-    /// it has handlers for, as under Linux.
+    /// Sends a signal to a process, any thread of which may take it. One that it masks waits, even
+    /// if it is ignored: that may change before it is delivered. Process 1 gets only those that it
+    /// has handlers for, or masks. All that is as under Linux, where the first thread's mask counts.
     pub fn send(&'static self, state: &mut State, process: usize, signal: u8, info: Info) {
-        if !Self::takes(state, process, signal) {
+        if !Self::takes(state, process, process, signal) {
             return;
         }
         state.tasks.process_mut(process).pending.add(signal, info);
@@ -58,7 +69,7 @@ impl<A: Arch> Kernel<A> {
 
     /// Sends a signal to one task.
     pub fn send_to_task(&'static self, state: &mut State, slot: usize, signal: u8, info: Info) {
-        if !Self::takes(state, state.tasks.get(slot).process, signal) {
+        if !Self::takes(state, slot, state.tasks.get(slot).process, signal) {
             return;
         }
         state.tasks.get_mut(slot).signals.pending.add(signal, info);
@@ -85,16 +96,26 @@ impl<A: Arch> Kernel<A> {
         self.attend(state, slot);
     }
 
-    /// Whether a signal does anything to a process. One that is masked waits, as its action may
-    /// change, or a call may take it.
-    fn takes(state: &State, process: usize, signal: u8) -> bool {
-        let shared = state.tasks.process(process);
-        if shared.threads == 0 || bit(signal) == 0 {
+    /// Whether a signal for a task does anything to its process, now or when it is delivered.
+    fn takes(state: &State, slot: usize, process: usize, signal: u8) -> bool {
+        if state.tasks.process(process).threads == 0 || bit(signal) == 0 {
             return false;
         }
-        let is_wanted = process != INIT || shared.actions.get(signal).handler != DEFAULT;
-        let masks = |slot| state.tasks.get(slot).signals.blocked & bit(signal) != 0;
-        (is_wanted && !shared.actions.is_ignored(signal)) || state.tasks.threads(process).any(masks)
+        let is_blocked = state.tasks.get(slot).signals.blocked & bit(signal) != 0;
+        is_blocked || !state.tasks.drops(process, signal)
+    }
+
+    /// Takes signals out that can be delivered to a task and have no effect.
+    #[cold]
+    pub(crate) fn drop_ignored(&'static self, state: &mut State, slot: usize) {
+        let (process, mut ready) = (state.tasks.get(slot).process, state.tasks.deliverable(slot));
+        while ready != 0 {
+            let signal = ready.trailing_zeros() as u8 + 1;
+            ready &= ready - 1;
+            if state.tasks.drops(process, signal) {
+                while self.take_signal(state, slot, signal).is_some() {}
+            }
+        }
     }
 
     /// Has a task look at its signals.
@@ -129,12 +150,10 @@ impl<A: Arch> Kernel<A> {
             let info = self.take_signal(state, slot, signal).unwrap_or(Info::KERNEL);
             let tasks = &mut state.tasks;
             let actions = &tasks.process_of(slot).actions;
-            if actions.is_ignored(signal) {
-                continue;
-            }
             let action = actions.get(signal);
-            // As under Linux, programs do not end process 1 with a signal that it has masked.
-            if action.handler == DEFAULT && tasks.get(slot).process == INIT && info.code <= SI_USER {
+            // `exit_group` ends threads of process 1, too.
+            let is_own_end = tasks.get(slot).is_leaving && bit(signal) & ALWAYS != 0;
+            if !is_own_end && tasks.drops(tasks.get(slot).process, signal) {
                 continue;
             }
             if action.handler == DEFAULT {

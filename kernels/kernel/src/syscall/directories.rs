@@ -7,7 +7,7 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::path::{self, PATH};
 use crate::fs::tree::{NONE, Names, ROOT, TARGET};
-use crate::fs::{DESCRIPTORS, Kind, What, proc};
+use crate::fs::{Kind, What, proc};
 
 impl<A: Arch> Sys<'_, A> {
     /// `mkdirat`.
@@ -220,12 +220,12 @@ impl<A: Arch> Sys<'_, A> {
         let tasks = &self.state.tasks;
         let (inode, place, number) = match tree.get(directory).names {
             Names::Processes => {
-                let slot = tasks.each_process().find(|slot| *slot >= from)?;
+                let slot = (from..tasks.slots().end).find(|slot| tasks.is_process(*slot))?;
                 (tree.own, slot, tasks.process(slot).pid as u32)
             }
             Names::Descriptors => {
                 let files = &tasks.process(process).files;
-                let descriptor = (from..DESCRIPTORS).find(|descriptor| files.get(*descriptor).is_ok())?;
+                let descriptor = (from..files.end()).find(|descriptor| files.get(*descriptor).is_ok())?;
                 (tree.descriptor, descriptor, descriptor as u32)
             }
             Names::Given | Names::OfProcess => return None,

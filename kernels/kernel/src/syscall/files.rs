@@ -28,6 +28,19 @@ impl<A: Arch> Sys<'_, A> {
         self.process().files.get(usize::try_from(descriptor).unwrap_or(usize::MAX))
     }
 
+    /// Returns the first descriptor that the caller may not have (`RLIMIT_NOFILE`).
+    pub(super) fn most_files(&mut self) -> usize {
+        usize::try_from(self.process().limits.files.soft).unwrap_or(usize::MAX)
+    }
+
+    /// Checks that there is room for one more open file, and a descriptor of it: `open` changes no
+    /// file otherwise.
+    fn has_room(&mut self) -> Result<(), Errno> {
+        let most = self.most_files();
+        Errno::EMFILE.when(self.process().files.is_full(most))?;
+        Errno::ENFILE.when(self.state.open.is_full())
+    }
+
     /// Follows a path of the program's.
     pub(super) fn find(&mut self, directory: u64, at: u64, follow: bool) -> Result<Found, Errno> {
         let mut name = [0; PATH];
@@ -78,6 +91,7 @@ impl<A: Arch> Sys<'_, A> {
     /// `openat`.
     pub(super) fn open(&mut self, directory: u64, at: u64, flags: u64, mode: u64) -> Result<u64, Errno> {
         let (directory_only, no_follow) = A::ABI.directory_flags();
+        self.has_room()?;
         let follow = flags & no_follow == 0 && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
         let found = self.find(directory, at, follow)?;
         if let Some(target) = found.target {
@@ -128,7 +142,8 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Gives an open file a descriptor, or closes it.
     pub(super) fn descriptor(&mut self, file: usize, least: usize, closing: bool) -> Result<u64, Errno> {
-        let added = self.process().files.add(file, least, closing);
+        let most = self.most_files();
+        let added = self.process().files.add(file, least..most, closing);
         added.map(|new| new as u64).inspect_err(|_| self.kernel.close_file(self.state, file))
     }
 
@@ -265,8 +280,9 @@ impl<A: Arch> Sys<'_, A> {
     /// `dup` and the like: the lowest descriptor from `least` on.
     pub(super) fn duplicate(&mut self, descriptor: u64, least: u64, closing: bool) -> Result<u64, Errno> {
         let file = self.file(descriptor)?;
-        let least = usize::try_from(least).map_err(|_| Errno::EINVAL)?;
-        let new = self.process().files.add(file, least, closing)?;
+        let most = self.most_files();
+        let least = usize::try_from(least).ok().filter(|least| *least < most).ok_or(Errno::EINVAL)?;
+        let new = self.process().files.add(file, least..most, closing)?;
         self.state.open.share(file);
         Ok(new as u64)
     }
@@ -278,7 +294,7 @@ impl<A: Arch> Sys<'_, A> {
             return if same { Ok(to) } else { Err(Errno::EINVAL) };
         }
         let new = usize::try_from(to).map_err(|_| Errno::EBADF)?;
-        Errno::EBADF.when(new >= crate::fs::DESCRIPTORS)?;
+        Errno::EBADF.when(new >= self.most_files())?;
         // Shared first: the old file of the place may be the same.
         self.state.open.share(file);
         self.kernel.close(self.state, self.process_slot(), new);

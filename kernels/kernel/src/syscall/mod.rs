@@ -261,7 +261,11 @@ impl<A: Arch> Kernel<A> {
                 return After::End(ends, status);
             }
             Err(Stop::Block(wait)) => {
-                let heard = state.tasks.deliverable(slot) & wait.interrupted_by();
+                let mut heard = state.tasks.deliverable(slot) & wait.interrupted_by();
+                if heard != 0 {
+                    self.drop_ignored(&mut state, slot);
+                    heard = state.tasks.deliverable(slot) & wait.interrupted_by();
+                }
                 if heard == 0 {
                     return After::Block(state, wait);
                 }
@@ -274,7 +278,10 @@ impl<A: Arch> Kernel<A> {
         }
         let task = state.tasks.get_mut(slot);
         (task.deadline, task.woken) = (0, false);
-        if task.signals.suspended.is_some() || state.tasks.deliverable(slot) != 0 {
+        let (process, is_suspended) = (task.process, task.signals.suspended.is_some());
+        let (own, blocked) = (task.signals.pending.set(), task.signals.blocked);
+        let deliverable = (own | state.tasks.process(process).pending.set()) & !blocked;
+        if is_suspended || deliverable != 0 {
             match self.deliver(&mut state, slot, body, pin) {
                 After::Resume => {}
                 after => return after,

@@ -66,7 +66,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `poll`; `timeout` in nanoseconds, `None` for ever.
     pub(super) fn poll(&mut self, list: u64, count: u64, timeout: Option<u64>) -> Result<u64, Stop> {
-        Errno::EINVAL.when(count > 256)?;
+        Errno::EINVAL.when(count > self.most_files() as u64)?;
         let mut ready = 0;
         for i in 0..count {
             let at = list.checked_add(i * 8).ok_or(Errno::EFAULT)?;
@@ -109,29 +109,30 @@ impl<A: Arch> Sys<'_, A> {
     ) -> Result<u64, Stop> {
         Errno::EINVAL.when((count as i32) < 0)?;
         // As under Linux descriptors that cannot be open are not looked at.
-        let count = u64::from(count as u32).min(DESCRIPTORS.min(64) as u64);
-        let bytes = (count as usize).div_ceil(8);
-        let (mut ready, mut results) = (0, [0u64; 2]);
+        let count = (count as u32 as usize).min(DESCRIPTORS);
+        // Sets are words of the program's.
+        let word = A::ABI.word();
+        let bytes = count.div_ceil(8 * word) * word;
+        let (mut ready, mut results) = (0, [[0u8; DESCRIPTORS / 8]; 3]);
         for (i, (at, bit)) in [(reads, READ | HUP | ERR), (writes, WRITE | ERR)].into_iter().enumerate() {
             if at == 0 {
                 continue;
             }
-            let mut set = [0; 8];
+            let mut set = [0; DESCRIPTORS / 8];
             self.read_bytes(at, &mut set[..bytes])?;
-            let set = u64::from_le_bytes(set);
-            for descriptor in (0..count).filter(|n| set >> n & 1 != 0) {
-                let found = self.readiness(descriptor);
+            for descriptor in (0..count).filter(|n| set[n / 8] >> (n % 8) & 1 != 0) {
+                let found = self.readiness(descriptor as u64);
                 Errno::EBADF.when(found & INVALID != 0)?;
                 if found & bit != 0 {
-                    results[i] |= 1 << descriptor;
+                    results[i][descriptor / 8] |= 1 << (descriptor % 8);
                     ready += 1;
                 }
             }
         }
         let done = self.wait_for_files(ready, timeout)?;
-        for (at, set) in [(reads, results[0]), (writes, results[1]), (others, 0)] {
+        for (at, set) in [reads, writes, others].into_iter().zip(&results) {
             if at != 0 {
-                self.write_bytes(at, &set.to_le_bytes()[..bytes])?;
+                self.write_bytes(at, &set[..bytes])?;
             }
         }
         Ok(done)

@@ -131,6 +131,12 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `execve`.
     pub(super) fn execute(&mut self, path_at: u64, arguments: u64, environment: u64) -> Result<u64, Stop> {
+        let result = self.execute_with(path_at, arguments, environment);
+        self.drop_arguments();
+        result
+    }
+
+    fn execute_with(&mut self, path_at: u64, arguments: u64, environment: u64) -> Result<u64, Stop> {
         let mut name = [0; path::PATH];
         let n = self.read_text(path_at, &mut name)?;
         let directory = self.process().directory;
@@ -165,9 +171,7 @@ impl<A: Arch> Sys<'_, A> {
             if core::mem::take(&mut left_out) {
                 continue;
             }
-            let on = self.on();
-            let (space, arguments) = (&mut self.body.space, &mut self.state.tasks.arguments);
-            arguments.add(environment, |room| space.text(on, text, room))?;
+            self.add_argument(environment, text)?;
         }
     }
 
@@ -178,11 +182,11 @@ impl<A: Arch> Sys<'_, A> {
     ///
     /// [`Errno::ECHILD`] if there is no such child.
     fn ended_child(&self, is_meant: impl Fn(&Process) -> bool) -> Result<Option<(usize, i32, i32)>, Errno> {
-        let (me, tasks) = (self.process_slot(), &self.state.tasks);
+        let tasks = &self.state.tasks;
         let mut any = false;
-        for slot in tasks.each_process() {
+        for slot in tasks.children(self.process_slot()) {
             let process = tasks.process(slot);
-            if process.parent != me || slot == me || !is_meant(process) {
+            if !is_meant(process) {
                 continue;
             }
             any = true;
@@ -199,7 +203,8 @@ impl<A: Arch> Sys<'_, A> {
     fn bury(&mut self, child: usize) {
         let used = self.usage_with_children(child);
         self.process().children.add(used);
-        self.state.tasks.give_back(child);
+        self.state.tasks.disown(child);
+        self.kernel.give_back(self.state, child);
     }
 
     fn usage_with_children(&self, child: usize) -> Usage {
@@ -275,6 +280,12 @@ impl<A: Arch> Sys<'_, A> {
         let (wanted, own_group, me) = (pid as i32, self.process().group, self.process_slot());
         let signal = signal_number(signal)?;
         let sender = self.process().pid;
+        let info = Info::sent(SI_USER, sender);
+        if wanted > 0 {
+            let slot = self.state.tasks.find_process(wanted).ok_or(Errno::ESRCH)?;
+            self.kernel.send(self.state, slot, signal, info);
+            return Ok(0);
+        }
         let mut any = false;
         for slot in self.state.tasks.slots() {
             if !self.state.tasks.is_process(slot) {
@@ -287,7 +298,7 @@ impl<A: Arch> Sys<'_, A> {
             };
             if meant {
                 any = true;
-                self.kernel.send(self.state, slot, signal, Info::sent(SI_USER, sender));
+                self.kernel.send(self.state, slot, signal, info);
             }
         }
         if any { Ok(0) } else { Err(Errno::ESRCH) }

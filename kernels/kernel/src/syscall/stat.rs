@@ -1,5 +1,7 @@
 //! `stat` and its family.
 
+use ptarmigan::addr::FRAME_SIZE;
+
 use super::Sys;
 use super::layout::Layout;
 use super::time::SECOND;
@@ -18,6 +20,9 @@ struct Facts {
     links: u32,
     device: u64,
     size: u64,
+    /// Units of 512 bytes that it has memory for. Directories and links have none, as in Linux's
+    /// `tmpfs`.
+    blocks: u64,
     changed: u64,
 }
 
@@ -38,14 +43,17 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Device(Device::Console) => 0x501,
             _ => 0,
         };
+        let blocks = match found.kind {
+            Kind::File(object) => self.kernel.objects().held(object) * (FRAME_SIZE as u64 / 512),
+            _ => 0,
+        };
         let (mode, links, changed) = (found.full_mode(), found.links(), found.changed);
-        Facts { inode: inode.into(), mode, links, device, size, changed }
+        Facts { inode: inode.into(), mode, links, device, size, blocks, changed }
     }
 
     fn write_facts(&mut self, facts: &Facts, to: u64) -> Result<u64, Errno> {
-        let Facts { inode, mode, links, device, size, changed } = *facts;
+        let Facts { inode, mode, links, device, size, blocks, changed } = *facts;
         let (changed, rest) = (changed / SECOND, changed % SECOND);
-        let blocks = size.div_ceil(512);
         let mut out = Layout::<144>::new(A::ABI);
         match A::ABI {
             Abi::X86_64 => {
@@ -89,7 +97,7 @@ impl<A: Arch> Sys<'_, A> {
                 let inode = 1 << 20 | u64::from(what.lock_name(file));
                 let is_pipe = matches!(what, What::PipeRead(_) | What::PipeWrite(_));
                 let mode = if is_pipe { 0o010_600 } else { 0o600 };
-                Facts { inode, mode, links: 1, device: 0, size: 0, changed: 0 }
+                Facts { inode, mode, links: 1, device: 0, size: 0, blocks: 0, changed: 0 }
             }
         }
     }
@@ -146,7 +154,7 @@ impl<A: Arch> Sys<'_, A> {
         };
         let mut out = Layout::<256>::new(A::ABI);
         out.u32(BASIC).u32(4096).u64(0).u32(facts.links).u32(0).u32(0).u16(facts.mode as u16).u16(0);
-        out.u64(facts.inode).u64(facts.size).u64(facts.size.div_ceil(512)).u64(0);
+        out.u64(facts.inode).u64(facts.size).u64(facts.blocks).u64(0);
         for place in [64, 96, 112] {
             // Of access, change of status, and of contents; that of birth is not known.
             out.at(place).u64(facts.changed / SECOND).u32((facts.changed % SECOND) as u32);

@@ -1,5 +1,8 @@
 //! The part of a task that its CPU alone uses.
 
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
 use crate::Kernel;
 use crate::arch::{Arch, Context};
 use crate::limits::TASKS;
@@ -19,6 +22,21 @@ pub struct Body<A: Arch> {
 impl<A: Arch> Body<A> {
     /// The body of no task.
     pub const NONE: Self = Body { context: A::Context::NEW, space: TaskSpace::None, faults_before: 0 };
+}
+
+/// The bodies of all tasks, by slot.
+pub struct Bodies<A: Arch>([AtomicPtr<Body<A>>; TASKS]);
+
+impl<A: Arch> Bodies<A> {
+    /// Makes a table without bodies.
+    pub const fn new() -> Self {
+        Bodies([const { AtomicPtr::new(null_mut()) }; TASKS])
+    }
+
+    /// Says where the body of a new task is. The lock is held, which orders this before every use.
+    pub(super) fn set(&self, slot: usize, body: *mut Body<A>) {
+        self.0[slot % TASKS].store(body, Ordering::Relaxed);
+    }
 }
 
 impl<A: Arch> Kernel<A> {
@@ -43,11 +61,13 @@ impl<A: Arch> Kernel<A> {
     /// 1. The task runs on the calling CPU; or the caller holds the kernel lock, and the task does
     ///    not run.
     /// 2. The caller has no other reference to this body.
+    /// 3. The slot is taken, and stays so as long as the reference is used.
     #[expect(clippy::mut_from_ref, reason = "the caller answers for its being the only one")]
     #[inline]
     pub(crate) unsafe fn body(&self, slot: usize) -> &mut Body<A> {
-        // SAFETY: 1. Nobody else uses the body (point 1): CPUs give tasks up, and take them, with
-        // the kernel lock held. 2. Point 2 is passed on.
-        unsafe { &mut *self.bodies[slot % TASKS].get() }
+        // SAFETY: 1. `claim` has set the pointer to a body, which stays until the slot is given back
+        // (point 3). 2. Nobody else uses the body (point 1): CPUs give tasks up, and take them, with
+        // the kernel lock held. 3. Point 2 is passed on.
+        unsafe { &mut *self.bodies.0[slot % TASKS].load(Ordering::Relaxed) }
     }
 }

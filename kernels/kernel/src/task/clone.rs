@@ -36,10 +36,10 @@ impl<A: Arch> Sys<'_, A> {
     ///
     /// [`Errno::EAGAIN`] if there are too many tasks, [`Errno::ENOMEM`].
     pub fn new_task(&mut self, new: &New) -> Result<usize, Errno> {
-        let (slot, tid) = self.state.tasks.claim().ok_or(Errno::EAGAIN)?;
-        let (space, number) = self.space_for(new, slot).inspect_err(|_| self.state.tasks.give_back(slot))?;
-        // SAFETY: 1. The lock is held (`self.state`), and the slot is free. 2. It is another slot
-        // than the caller's.
+        let (slot, tid) = self.kernel.claim(self.state, !new.is_thread)?;
+        let (space, number) = self.space_for(new).inspect_err(|_| self.kernel.give_back(self.state, slot))?;
+        // SAFETY: 1. The lock is held (`self.state`), and the task is not ready. 2. It is another
+        // slot than the caller's. 3. It has just been claimed.
         let body = unsafe { self.kernel.body(slot) };
         A::save(&mut self.body.context);
         body.context.clone_from(&self.body.context);
@@ -56,11 +56,12 @@ impl<A: Arch> Sys<'_, A> {
         let (blocked, stack) = (tasks.get(self.me).signals.blocked, tasks.get(self.me).signals.stack);
         let turns = tasks.get(self.me).turns.inherited();
         let task = tasks.get_mut(slot);
-        (task.tid, task.clear_tid) = (tid, new.clear_tid);
+        task.clear_tid = new.clear_tid;
         (task.deadline, task.in_call, task.woken, task.vforked) = (0, false, false, 0);
         // A thread has a stack of its own, and so no stack for its handlers.
         let is_own = !new.shares_space || new.is_vfork;
         task.signals.begin(blocked, if is_own { stack } else { SignalStack::NONE });
+        task.space = number;
         (task.is_leaving, task.robust, task.usage) = (false, 0, Usage::NONE);
         task.turns = turns;
         if new.is_thread {
@@ -71,9 +72,10 @@ impl<A: Arch> Sys<'_, A> {
             task.process = slot;
             if let Some((child, parent)) = tasks.processes(slot, process) {
                 child.inherit(parent);
-                (child.pid, child.parent, child.threads) = (tid, process, 1);
+                (child.pid, child.threads) = (tid, 1);
                 (child.space, child.started) = (number, A::now());
             }
+            tasks.adopt(process, slot);
             self.share_files(slot);
             self.kernel.count(Count::Forks);
         }
@@ -87,7 +89,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Returns the space that a new task runs in, and the number of its record.
-    fn space_for(&mut self, new: &New, slot: usize) -> Result<(TaskSpace<A>, usize), Errno> {
+    fn space_for(&mut self, new: &New) -> Result<(TaskSpace<A>, usize), Errno> {
         let (on, me) = (self.on(), self.me);
         let own = self.state.tasks.space_of(me);
         if new.shares_space {
@@ -98,7 +100,10 @@ impl<A: Arch> Sys<'_, A> {
             self.state.tasks.space_mut(own).users += 1;
             return Ok((TaskSpace::Shared(space), own));
         }
-        let copy = self.body.space.edit(on, |mut space| space.fork())?.map_err(|_| Errno::ENOMEM)?;
+        let number = self.kernel.claim_space(self.state)?;
+        let forked = self.body.space.edit(on, |mut space| space.fork());
+        let copy = forked.and_then(|copy| copy.map_err(|_| Errno::ENOMEM));
+        let copy = copy.inspect_err(|_| self.kernel.give_back_space(self.state, number))?;
         let mut copy = TaskSpace::Own(copy);
         if self.state.tasks.space(own).has_locks {
             // Locks are not inherited. Without memory for more areas some are shown as locked.
@@ -108,7 +113,6 @@ impl<A: Arch> Sys<'_, A> {
                 edit.retag(all, |tag| tag & !LOCKED)
             });
         }
-        let number = self.state.tasks.free_space(slot);
         self.state.tasks.copy_record(number, own);
         let record = self.state.tasks.space_mut(number);
         if record.forks_in_part {
@@ -160,7 +164,7 @@ impl<A: Arch> Sys<'_, A> {
         }
         let tid = task.tid;
         // SAFETY: 1. The lock is held (`self.state`), and the task is not ready yet. 2. It is
-        // another slot than the caller's.
+        // another slot than the caller's. 3. The caller has claimed it.
         let body = unsafe { self.kernel.body(slot) };
         let _ = body.space.write(self.on(), at, &tid.to_le_bytes());
     }

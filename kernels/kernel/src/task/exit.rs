@@ -5,8 +5,9 @@ use core::sync::atomic::Ordering;
 use ptarmigan::cpu::Pinned;
 
 use super::run::must;
-use super::{Body, Doing, Wait};
+use super::{Body, Doing, NO_SPACE, Wait};
 use crate::arch::Arch;
+use crate::lock::Guard;
 use crate::memory::TaskSpace;
 use crate::report::{Ending, FAIL, PASS};
 use crate::signal::{Info, number};
@@ -25,14 +26,16 @@ pub enum Ends {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Ends a task of this CPU.
+    /// Ends a task of this CPU. Returns the lock, and whether its slot is to be given back by the
+    /// caller, as soon as that has no more use for the body.
+    #[inline(never)]
     pub(super) fn end_task(
         &'static self,
         slot: usize,
         body: &mut Body<A>,
         pin: &Pinned<'_>,
         (ends, status): (Ends, i32),
-    ) {
+    ) -> (Guard<'static>, bool) {
         let mut state = self.lock();
         self.leave_robust_list(&mut state, slot, body, pin);
         drop(state);
@@ -60,18 +63,18 @@ impl<A: Arch> Kernel<A> {
         if shared.threads == 0 {
             let status = shared.status.unwrap_or(status);
             self.end_process(&mut state, process, status);
-            if slot != process {
-                state.tasks.give_back(slot);
-            }
         } else if slot == process {
             state.tasks.get_mut(slot).doing = Doing::Left;
-        } else {
-            state.tasks.give_back(slot);
+        }
+        if slot != process {
+            // No call that the next lines wake is its own.
+            state.tasks.get_mut(slot).doing = Doing::Left;
         }
         if state.tasks.process(process).threads == 1 {
             state.tasks.wake_threads(process, Wait::Threads);
         }
         self.wake_idle(&state);
+        (state, slot != process)
     }
 
     /// Has all threads of a task's process end but the task itself.
@@ -81,9 +84,9 @@ impl<A: Arch> Kernel<A> {
             return;
         }
         for other in state.tasks.slots() {
-            let task = state.tasks.get_mut(other);
+            let task = state.tasks.get(other);
             if other != slot && task.process == process && task.is_alive() {
-                task.is_leaving = true;
+                state.tasks.get_mut(other).is_leaving = true;
                 self.kill_task(state, other);
             }
         }
@@ -98,21 +101,16 @@ impl<A: Arch> Kernel<A> {
             let outcome = if status == 0 { PASS } else { FAIL };
             return self.begin_end(state, outcome, status);
         }
+        state.tasks.process_mut(process).space = NO_SPACE;
         // Process 1 takes the children over.
-        let parent = state.tasks.process(process).parent;
-        for child in state.tasks.slots() {
-            if child == process || !state.tasks.is_process(child) {
-                continue;
-            }
-            let is_over = matches!(state.tasks.get(child).doing, Doing::Ended(_));
-            let shared = state.tasks.process_mut(child);
-            if shared.parent == process {
-                shared.parent = INIT;
-                if is_over {
-                    self.tell_parent(state, INIT, child);
-                }
+        while let Some(child) = state.tasks.eldest(process) {
+            state.tasks.disown(child);
+            state.tasks.adopt(INIT, child);
+            if matches!(state.tasks.get(child).doing, Doing::Ended(_)) {
+                self.tell_parent(state, INIT, child);
             }
         }
+        let parent = state.tasks.process(process).parent;
         self.tell_parent(state, parent, process);
     }
 
@@ -160,6 +158,7 @@ impl<A: Arch> Kernel<A> {
         while let Some(object) = state.tasks.space_mut(number).shown.take_any() {
             self.release_object(object);
         }
+        self.give_back_space(state, number);
         if state.keyed.has_removed() {
             self.drop_keyed(state);
         }
@@ -167,7 +166,7 @@ impl<A: Arch> Kernel<A> {
 
     /// Takes a process out of the users of files and directories.
     fn leave_files(&'static self, state: &mut State, process: usize) {
-        for descriptor in 0..crate::fs::DESCRIPTORS {
+        for descriptor in 0..state.tasks.process(process).files.end() {
             self.close(state, process, descriptor);
         }
         let shared = state.tasks.process(process);
@@ -215,7 +214,7 @@ impl<A: Arch> Kernel<A> {
         for slot in state.tasks.slots() {
             if state.tasks.get(slot).is_alive() {
                 // SAFETY: 1. The lock is held, and no task runs: all CPUs have stopped. 2. The
-                // reference ends with this turn of the loop.
+                // reference ends with this turn of the loop. 3. The task has not ended.
                 let body = unsafe { self.body(slot) };
                 self.leave_space(&mut state, slot, body, &pin);
                 let process = state.tasks.get(slot).process;
@@ -226,6 +225,7 @@ impl<A: Arch> Kernel<A> {
                 }
             }
         }
+        self.give_back_all(&mut state);
         self.clear_tree(&mut state);
         while let Some(object) = state.keyed.take_any() {
             self.release_object(object);

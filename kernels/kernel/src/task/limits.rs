@@ -1,6 +1,7 @@
 //! Limits that programs set for themselves (`setrlimit`).
 
 use crate::errno::Errno;
+use crate::fs::DESCRIPTORS;
 
 /// No limit.
 pub const INFINITY: u64 = u64::MAX;
@@ -49,6 +50,8 @@ pub struct Limits {
     processes: Limit,
     /// Bytes that stay in memory.
     locked: Limit,
+    /// Descriptors.
+    pub files: Limit,
 }
 
 const UNLIMITED: Limit = Limit { soft: INFINITY, hard: INFINITY };
@@ -63,6 +66,7 @@ impl Limits {
         resident: UNLIMITED,
         processes: UNLIMITED,
         locked: Limit { soft: 8 << 20, hard: 8 << 20 },
+        files: Limit { soft: DESCRIPTORS as u64, hard: DESCRIPTORS as u64 },
     };
 
     /// Returns a limit by its number.
@@ -71,7 +75,6 @@ impl Limits {
     ///
     /// [`Errno::EINVAL`] if there is no such limit.
     pub fn get(&self, what: u64) -> Result<Limit, Errno> {
-        const DESCRIPTORS: u64 = crate::fs::DESCRIPTORS as u64;
         match what {
             SPACE => Ok(self.space),
             DATA => Ok(self.data),
@@ -80,7 +83,7 @@ impl Limits {
             RESIDENT => Ok(self.resident),
             PROCESSES => Ok(self.processes),
             LOCKED => Ok(self.locked),
-            FILES => Ok(Limit { soft: DESCRIPTORS, hard: DESCRIPTORS }),
+            FILES => Ok(self.files),
             0..=LAST => Ok(UNLIMITED),
             _ => Err(Errno::EINVAL),
         }
@@ -104,7 +107,8 @@ impl Limits {
             RESIDENT => self.resident = new,
             PROCESSES => self.processes = new,
             LOCKED => self.locked = new,
-            FILES if new.soft > old.soft => return Err(Errno::EPERM),
+            FILES if new.hard > DESCRIPTORS as u64 => return Err(Errno::EPERM),
+            FILES => self.files = new,
             // A limit without enforcement is no limit.
             _ if new.soft < old.soft => return Err(Errno::EINVAL),
             _ => {}
@@ -121,14 +125,17 @@ mod tests {
     fn a_limit_is_kept_or_refused() {
         let mut limits = Limits::NONE;
         for what in 0..=LAST {
-            let new = Limit { soft: 16, hard: 1 << 30 };
+            let new = Limit { soft: 16, hard: if what == FILES { 100 } else { 1 << 30 } };
             let kept = limits.set(what, new).is_ok();
-            assert_eq!(kept, matches!(what, 2..=6 | LOCKED | SPACE), "{what}");
+            assert_eq!(kept, matches!(what, 2..=9), "{what}");
             assert_eq!(limits.get(what) == Ok(new), kept, "{what}");
         }
         let all = Limit { soft: INFINITY, hard: INFINITY };
         assert_eq!(limits.set(0, all), Ok(()));
         assert_eq!(limits.set(FILES, all), Err(Errno::EPERM));
+        let most = DESCRIPTORS as u64;
+        assert_eq!(limits.set(FILES, Limit { soft: 0, hard: most + 1 }), Err(Errno::EPERM));
+        assert_eq!(limits.set(FILES, Limit { soft: most, hard: most }), Ok(()));
         assert_eq!(limits.set(SPACE, Limit { soft: 2, hard: 1 }), Err(Errno::EINVAL));
         assert_eq!(limits.get(LAST + 1), Err(Errno::EINVAL));
         assert_eq!(limits.set(LAST + 1, all), Err(Errno::EINVAL));

@@ -3,17 +3,21 @@
 //! A process is named by the slot of its first task, which stays taken until its parent has asked
 //! for its end. The state that all threads share is in [`Process`], a thread's own state in
 //! [`Task`] and [`Body`]. A space has a [`SpaceRecord`], as a process that was made by `vfork` uses
-//! its parent's.
+//! its parent's. Each task, process and space has a frame for its record ([`frames`]).
 
 mod body;
 mod clock;
 mod clone;
 mod collapse;
 mod exit;
+mod family;
+mod frames;
 mod futex;
 pub mod limits;
+mod numbers;
 mod process;
 mod queue;
+mod records;
 mod robust;
 mod run;
 mod shown;
@@ -22,12 +26,13 @@ mod turns;
 mod usage;
 mod wait;
 
-pub use body::Body;
+pub use body::{Bodies, Body};
 pub use clock::Clock;
 pub use clone::New;
 pub use exit::{Ends, INIT};
+pub use frames::SpacePlace;
 pub use futex::key as futex_key;
-pub use process::{LocksNew, Process, SpaceRecord};
+pub use process::{LocksNew, NO_PROCESS, NO_SPACE, Process, SpaceRecord};
 pub use queue::Tasks;
 pub(crate) use run::{After, must};
 pub use shown::{MAPPED, Shown};
@@ -62,6 +67,8 @@ pub struct Task {
     pub tid: i32,
     /// Its process: the slot of the process's first task.
     pub process: usize,
+    /// The record of the space that it runs in: its process's.
+    pub space: usize,
     /// Signals.
     pub signals: Signals,
     /// When the wait of its call ends, in nanoseconds since boot; 0 for never.
@@ -92,7 +99,8 @@ impl Task {
         Task {
             doing: Doing::Nothing,
             tid: 0,
-            process: 0,
+            process: NO_PROCESS,
+            space: NO_SPACE,
             signals: Signals::new(),
             deadline: 0,
             in_call: false,

@@ -6,9 +6,15 @@ use crate::fs::Descriptors;
 use crate::signal::Pending;
 use crate::signal::set::Actions;
 
+use super::family::Family;
 use super::limits::Limits;
 use super::shown::Shown;
 use super::usage::Usage;
+
+/// The slot of no process.
+pub const NO_PROCESS: usize = usize::MAX;
+/// The number of no space's record.
+pub const NO_SPACE: usize = usize::MAX;
 
 /// A process, without its threads.
 pub struct Process {
@@ -16,6 +22,8 @@ pub struct Process {
     pub pid: i32,
     /// Its parent, a process; its own for process 1.
     pub parent: usize,
+    /// Its children, and its place among those of its parent.
+    pub family: Family,
     /// Its process group.
     pub group: i32,
     /// Its session.
@@ -32,7 +40,7 @@ pub struct Process {
     pub umask: u16,
     /// The program that it runs.
     pub program: u16,
-    /// The record of its space.
+    /// The record of its space; [`NO_SPACE`] once it has ended.
     pub space: usize,
     /// Its actions on signals.
     pub actions: Actions,
@@ -40,6 +48,8 @@ pub struct Process {
     pub pending: Pending,
     /// It may write to the port of the exit device.
     pub ports: bool,
+    /// An operation of its own has caused a signal that ends it.
+    pub is_forced: bool,
     /// When it was started, in nanoseconds since boot.
     pub started: u64,
     /// Its limits.
@@ -58,6 +68,7 @@ impl Process {
         Process {
             pid: 0,
             parent: 0,
+            family: Family::NONE,
             group: 0,
             session: 0,
             threads: 0,
@@ -66,10 +77,11 @@ impl Process {
             directory: 0,
             umask: 0,
             program: 0,
-            space: 0,
+            space: NO_SPACE,
             actions: Actions::new(),
             pending: Pending::new(),
             ports: false,
+            is_forced: false,
             started: 0,
             limits: Limits::NONE,
             usage: Usage::NONE,
@@ -92,13 +104,14 @@ impl Process {
     /// space.
     pub fn inherit(&mut self, parent: &Process) {
         (self.group, self.session) = (parent.group, parent.session);
-        self.files.clone_from(&parent.files);
+        self.files.copy_from(&parent.files);
         (self.directory, self.umask, self.program) = (parent.directory, parent.umask, parent.program);
         self.actions.clone_from(&parent.actions);
         (self.limits, self.nice) = (parent.limits, parent.nice);
         (self.usage, self.children) = (Usage::NONE, Usage::NONE);
         self.pending.clear();
-        (self.ports, self.status) = (parent.ports, None);
+        self.family = Family::NONE;
+        (self.ports, self.is_forced, self.status) = (parent.ports, false, None);
     }
 }
 

@@ -1,27 +1,34 @@
 //! The tables of tasks and processes, and the run queue.
 
-use crate::limits::TASKS;
+use core::ptr::NonNull;
+
+use ptarmigan_kernel_base::raw::Raw;
+
+use crate::limits::{SPACES, TASKS};
 use crate::signal::bit;
 use crate::signal::number::SIGKILL;
+use crate::slots::Slots;
 
+use super::numbers::Numbers;
+use super::records::Records;
 use super::{Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Wait};
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
 pub struct Tasks {
-    all: [Task; TASKS],
-    processes: [Process; TASKS],
-    spaces: [SpaceRecord; TASKS],
+    /// Slots of tasks. A process has that of its first task.
+    pub(super) taken: Slots<{ TASKS / 64 }>,
+    pub(super) all: Records<Task, TASKS>,
+    pub(super) processes: Records<Process, TASKS>,
+    /// Numbers of records of spaces.
+    pub(super) taken_spaces: Slots<{ SPACES / 64 }>,
+    pub(super) spaces: Records<SpaceRecord, SPACES>,
+    numbers: Numbers,
     /// A ring of slots that are ready.
     ready: [u16; TASKS],
     first: usize,
     count: usize,
     /// How many of them have a rank.
     ranked: usize,
-    /// Slots that were used and are free, a stack.
-    free: [u16; TASKS],
-    free_count: usize,
-    /// Slots from here on were never used.
-    used: usize,
     last_pid: i32,
     /// Tasks whose call waits for a time.
     pub sleepers: usize,
@@ -33,20 +40,35 @@ pub struct Tasks {
     pub arguments: crate::exec::Arguments,
 }
 
+const fn none<T>(record: &'static Raw<T>) -> NonNull<T> {
+    // SAFETY: 1. A static is not at address 0.
+    unsafe { NonNull::new_unchecked(record.get()) }
+}
+
 impl Tasks {
     /// Makes a table without tasks.
-    pub const fn new() -> Self {
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller makes one, and uses no other: records that are not there are statics.
+    pub const unsafe fn new() -> Self {
+        static TASK: Raw<Task> = Raw::new(Task::none());
+        static PROCESS: Raw<Process> = Raw::new(Process::none());
+        static SPACE: Raw<SpaceRecord> = Raw::new(SpaceRecord::none());
+        // SAFETY: 1. They are statics of this function's, which is called for one table (point 1).
+        let (all, processes, spaces) =
+            unsafe { (Records::new(none(&TASK)), Records::new(none(&PROCESS)), Records::new(none(&SPACE))) };
         Tasks {
-            all: [const { Task::none() }; TASKS],
-            processes: [const { Process::none() }; TASKS],
-            spaces: [const { SpaceRecord::none() }; TASKS],
+            taken: Slots::new(),
+            all,
+            processes,
+            taken_spaces: Slots::new(),
+            spaces,
+            numbers: Numbers::new(),
             ready: [0; TASKS],
             first: 0,
             count: 0,
             ranked: 0,
-            free: [0; TASKS],
-            free_count: 0,
-            used: 0,
             last_pid: 0,
             sleepers: 0,
             collapsed: 0,
@@ -56,58 +78,57 @@ impl Tasks {
     }
 
     /// Returns the task in a slot.
+    #[inline]
     pub fn get(&self, slot: usize) -> &Task {
-        &self.all[slot % TASKS]
+        self.all.get(slot)
     }
 
     /// Returns the task in a slot, to be changed.
+    #[inline]
     pub fn get_mut(&mut self, slot: usize) -> &mut Task {
-        &mut self.all[slot % TASKS]
+        self.all.get_mut(slot)
     }
 
     /// Returns a process by the slot of its first task.
+    #[inline]
     pub fn process(&self, process: usize) -> &Process {
-        &self.processes[process % TASKS]
+        self.processes.get(process)
     }
 
     /// Returns a process by the slot of its first task, to be changed.
+    #[inline]
     pub fn process_mut(&mut self, process: usize) -> &mut Process {
-        &mut self.processes[process % TASKS]
+        self.processes.get_mut(process)
     }
 
     /// Returns the process that a task belongs to.
+    #[inline]
     pub fn process_of(&self, slot: usize) -> &Process {
         self.process(self.get(slot).process)
     }
 
     /// Returns the process that a task belongs to, to be changed.
+    #[inline]
     pub fn process_of_mut(&mut self, slot: usize) -> &mut Process {
         self.process_mut(self.get(slot).process)
     }
 
     /// Returns the number of the record of the space that a task runs in.
+    #[inline]
     pub fn space_of(&self, slot: usize) -> usize {
-        self.process_of(slot).space
+        self.get(slot).space
     }
 
     /// Returns the record of a space.
+    #[inline]
     pub fn space(&self, number: usize) -> &SpaceRecord {
-        &self.spaces[number % TASKS]
+        self.spaces.get(number)
     }
 
     /// Returns the record of a space, to be changed.
+    #[inline]
     pub fn space_mut(&mut self, number: usize) -> &mut SpaceRecord {
-        &mut self.spaces[number % TASKS]
-    }
-
-    /// Returns the number of a record that nobody uses, `slot` if it can be.
-    ///
-    /// There is one: there are as many records as tasks, and a task uses one.
-    pub fn free_space(&self, slot: usize) -> usize {
-        if self.space(slot).users == 0 {
-            return slot;
-        }
-        self.spaces.iter().position(|space| space.users == 0).unwrap_or(slot)
+        self.spaces.get_mut(number)
     }
 
     /// Returns the process whose space has the most pages in its areas, of those that have not
@@ -124,7 +145,7 @@ impl Tasks {
 
     /// Copies the record `from` to the record `to`.
     pub fn copy_record(&mut self, to: usize, from: usize) {
-        if let Ok([to, from]) = self.spaces.get_disjoint_mut([to % TASKS, from % TASKS]) {
+        if let Some((to, from)) = self.spaces.pair(to, from) {
             (to.users, to.heap, to.heap_end) = (from.users, from.heap, from.heap_end);
             // A child does not inherit them.
             (to.has_locks, to.locks_new) = (false, LocksNew::No);
@@ -135,8 +156,7 @@ impl Tasks {
 
     /// Returns two processes, the first to be changed; `None` if they are one.
     pub fn processes(&mut self, to: usize, from: usize) -> Option<(&mut Process, &Process)> {
-        let [to, from] = self.processes.get_disjoint_mut([to % TASKS, from % TASKS]).ok()?;
-        Some((to, from))
+        self.processes.pair(to, from)
     }
 
     /// Returns the slots among which the tasks of a process are that have not ended.
@@ -177,34 +197,33 @@ impl Tasks {
         }
     }
 
-    /// Returns the slots that have ever held a task.
+    /// Returns the slots up to the last one that holds a task.
     pub fn slots(&self) -> core::ops::Range<usize> {
-        0..self.used
+        0..self.taken.end()
     }
 
-    /// Takes a free slot and a number for a new task, which is in no process yet.
-    pub fn claim(&mut self) -> Option<(usize, i32)> {
-        let slot = if let Some(left) = self.free_count.checked_sub(1) {
-            self.free_count = left;
-            usize::from(self.free[left])
-        } else if self.used < TASKS {
-            self.used += 1;
-            self.used - 1
-        } else {
-            return None;
-        };
+    /// Gives the task in a slot, which has just been taken, a number.
+    pub(super) fn give_number(&mut self, slot: usize) -> i32 {
         // Numbers do not come again before 2^30 others have been used.
         self.last_pid = self.last_pid % (1 << 30) + 1;
-        Some((slot, self.last_pid))
+        self.get_mut(slot).tid = self.last_pid;
+        self.numbers.add(self.last_pid, slot);
+        self.last_pid
     }
 
-    /// Gives a slot back, whose task is gone.
-    pub fn give_back(&mut self, slot: usize) {
-        self.get_mut(slot).doing = Doing::Nothing;
-        if let Some(place) = self.free.get_mut(self.free_count) {
-            *place = slot as u16;
-            self.free_count += 1;
+    /// Gives a task, which has a number, another one: that of its process.
+    pub fn change_number(&mut self, slot: usize, number: i32) {
+        let before = core::mem::replace(&mut self.get_mut(slot).tid, number);
+        if before != number {
+            self.numbers.remove(before, slot);
+            self.numbers.add(number, slot);
         }
+    }
+
+    /// Forgets the number of a task that goes.
+    pub(super) fn forget_number(&mut self, slot: usize) {
+        let number = self.get(slot).tid;
+        self.numbers.remove(number, slot);
     }
 
     /// Puts a task at the end of the run queue.
@@ -277,12 +296,12 @@ impl Tasks {
 
     /// Returns the process with a number, ended or not.
     pub fn find_process(&self, pid: i32) -> Option<usize> {
-        self.each_process().find(|process| self.process(*process).pid == pid)
+        self.numbers.candidates(pid).find(|slot| self.is_process(*slot) && self.process(*slot).pid == pid)
     }
 
     /// Returns the slot of the task with a number that has not ended.
     pub fn find_task(&self, tid: i32) -> Option<usize> {
-        self.slots().find(|slot| self.get(*slot).tid == tid && self.get(*slot).is_alive())
+        self.numbers.candidates(tid).find(|slot| self.get(*slot).tid == tid && self.get(*slot).is_alive())
     }
 
     /// Returns the process whose lock a thread of a process waits for.

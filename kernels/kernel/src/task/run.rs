@@ -46,7 +46,7 @@ impl<A: Arch> Kernel<A> {
         let pin = self.pin();
         loop {
             // SAFETY: 1. The task runs on this CPU: it has just been taken off the queue. 2. The
-            // reference ends with this turn of the loop.
+            // reference ends with this turn of the loop. 3. A task that has not ended has its slot.
             let body = unsafe { self.body(slot) };
             self.count(Count::Switches);
             self.begin_faults(body);
@@ -56,11 +56,14 @@ impl<A: Arch> Kernel<A> {
                 After::GiveWay(state) => (state, None),
                 After::Block(state, wait) => (state, Some(wait)),
                 After::End(ends, status) => {
-                    self.end_task(slot, body, &pin, (ends, status));
+                    let (mut state, is_over) = self.end_task(slot, body, &pin, (ends, status));
+                    if is_over {
+                        self.give_back(&mut state, slot);
+                    }
                     if self.stopping.load(Ordering::SeqCst) {
                         return;
                     }
-                    let Some(next) = self.lock().tasks.next(A::cpu()) else { return };
+                    let Some(next) = state.tasks.next(A::cpu()) else { return };
                     slot = next;
                     continue;
                 }
@@ -155,6 +158,8 @@ impl<A: Arch> Kernel<A> {
         self.deliver(&mut state, slot, body, pin)
     }
 
+    #[cold]
+    #[inline(never)]
     fn fault_signal(
         &'static self,
         slot: usize,
@@ -199,6 +204,8 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Sends a signal to a task for its last operation.
+    #[cold]
+    #[inline(never)]
     fn force(
         &'static self,
         slot: usize,
@@ -213,6 +220,8 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// A privileged instruction: a write to the exit device's port, or an offence.
+    #[cold]
+    #[inline(never)]
     fn protection(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         let mut bytes = [0; 2];
         let at = body.context.instruction();
@@ -232,6 +241,7 @@ impl<A: Arch> Kernel<A> {
     }
 
     // Apart from the loop, whose registers are for faults and calls.
+    #[cold]
     #[inline(never)]
     fn tick(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         self.count(Count::Ticks);
@@ -248,6 +258,8 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Another CPU wanted attention: a signal may have come, or the kernel may be ending.
+    #[cold]
+    #[inline(never)]
     fn look_around(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         let mut state = self.lock();
         if self.stopping.load(Ordering::SeqCst) {
