@@ -77,9 +77,12 @@ impl Contender {
         self.append.contains("transparent_hugepage=madvise")
     }
 
-    /// Whether suites run on it only where a part of its name is given: it takes minutes.
-    pub fn is_extra(&self) -> bool {
-        self.is_newer() || self.arch() != Arch::X86_64
+    /// Returns the part of its name without which suites do not run on it, as that takes minutes.
+    pub fn extra(&self) -> Option<&'static str> {
+        if self.is_newer() {
+            return Some("newer");
+        }
+        Some(self.arch().name()).filter(|_| self.arch() != Arch::X86_64)
     }
 
     pub fn arch(&self) -> Arch {

@@ -42,11 +42,12 @@ pub struct SuiteOptions {
     documented: Option<PathBuf>,
 }
 
-/// Returns the contenders whose names contain one of the parts; without parts, all but
-/// [extra](Contender::is_extra) ones.
+/// Returns the contenders whose names contain one of the parts; without parts, all. An
+/// [extra](Contender::extra) one needs a part that names what it is beside the others.
 fn chosen(suite: &str, only: &[String]) -> Vec<&'static Contender> {
-    let wanted = |contender: &&Contender| {
-        only.iter().any(|part| contender.name.contains(&**part)) || only.is_empty() && !contender.is_extra()
+    let wanted = |contender: &&Contender| match contender.extra() {
+        Some(name) => only.iter().any(|part| part.contains(name) && contender.name.contains(&**part)),
+        None => only.is_empty() || only.iter().any(|part| contender.name.contains(&**part)),
     };
     contender::of_suite(suite).into_iter().filter(wanted).collect()
 }
@@ -187,4 +188,28 @@ fn draw(file: &Path, rows: &[SuiteRow], suite: &str) -> Result<(), String> {
     let text =
         picture::svg(rows, suite).ok_or("no case has both a row of Linux and parts: --split counts parts")?;
     fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_targets_and_the_newer_linux_run_where_they_are_named() {
+        let names = |only: &[&str]| -> Vec<&str> {
+            let only: Vec<String> = only.iter().map(|part| (*part).to_owned()).collect();
+            chosen("ours", &only).iter().map(|contender| contender.name).collect()
+        };
+        for only in [&[][..], &["ptarmigan"], &["linux", "plain"]] {
+            let some = names(only);
+            assert!(
+                some.len() > 1 && some.iter().all(|name| name.contains("x86_64") && !name.contains("newer"))
+            );
+        }
+        assert_eq!(names(&["newer"]), ["linux-newer-x86_64"]);
+        assert_eq!(
+            names(&["ptarmigan-i386-high", "aarch64-noinit"]),
+            ["ptarmigan-i386-high", "linux-aarch64-noinit"]
+        );
+    }
 }
