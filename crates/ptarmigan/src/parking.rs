@@ -1,9 +1,14 @@
 //! Parks chains: the pages of a gather, unlinked and flushed on every CPU that uses the space,
-//! until lazy CPUs and readers have let go of them. Frames and chains are bounded (REQ-34). Only
-//! `gather` looks into them.
+//! until lazy CPUs and readers have let go of them, and CPUs that the flush was left to. Frames and
+//! chains are bounded (REQ-34). Only `gather` looks into them.
+//!
+//! A CPU has few chains. A gather with little joins the last chain if that waits for the same space
+//! and no reader: both then wait for the CPUs of both, and for the later epoch. A chain takes no
+//! more than its part of the bound in this way, so that it is not put off for ever.
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuSet, MachineId, PerCpu, Pinned};
+use crate::frames::{FrameMeta, Frames};
 use crate::page::Unhooked;
 use crate::tlb::{Epoch, SpaceId, Ticket};
 
@@ -54,10 +59,35 @@ impl DataChains {
         true
     }
 
+    /// Adds the frames of chains that have neither large frames nor any that were put aside.
+    fn append(&mut self, frames: &Frames, other: DataChains) {
+        debug_assert!(other.large == Pfn::NONE && other.aside_len == 0, "these do not join");
+        if let Some(last) = last_of(frames, other.unused, FrameMeta::link) {
+            last.set_link(self.unused);
+            self.unused = other.unused;
+        }
+        if let Some(last) = last_of(frames, other.shared, FrameMeta::next) {
+            last.set_next(self.shared);
+            self.shared = other.shared;
+        }
+        self.len += other.len;
+    }
+
     /// The frames that another gather has claimed.
     pub fn aside(&self) -> impl Iterator<Item = Pfn> + '_ {
         self.aside.iter().copied().take(self.aside_len as usize)
     }
+}
+
+/// Returns the record of the last frame of a chain; `None` if that is empty.
+fn last_of(frames: &Frames, first: Pfn, next: impl Fn(&FrameMeta) -> Pfn) -> Option<&FrameMeta> {
+    let (mut last, mut at) = (None, first);
+    while at != Pfn::NONE {
+        let record = frames.meta(at);
+        last = Some(record);
+        at = next(record);
+    }
+    last
 }
 
 /// The pages of a gather, and the CPUs that it waits for.
@@ -67,7 +97,8 @@ pub(crate) struct Waiting {
     /// Frames in all chains.
     pub frames: u32,
     pub space: SpaceId,
-    /// CPUs that had the space loaded and idle, and have not been flushed.
+    /// CPUs that had the space loaded, and have not been flushed: lazy ones, and those that the
+    /// flush was left to.
     pub lazy: CpuSet,
     /// CPUs that were reading its tables.
     pub readers: CpuSet,
@@ -80,6 +111,31 @@ impl Waiting {
         let frames = tables.len() + data.len;
         let readers = CpuSet::default();
         Waiting { tables, data, frames, space: ticket.space, lazy: ticket.waiting, readers, epoch: None }
+    }
+
+    /// Returns whether the pages of `more` may join these, which may be `most` frames then.
+    fn takes(&self, more: &Waiting, most: u32) -> bool {
+        self.space == more.space
+            && self.readers.is_empty()
+            && more.readers.is_empty()
+            && self.frames.saturating_add(more.frames) <= most
+            && more.data.large == Pfn::NONE
+            && more.data.aside_len == 0
+            && !more.tables.has_root()
+    }
+
+    /// Adds the pages of `more`, which it [takes](Self::takes); they are of `frames`.
+    fn join(&mut self, frames: &Frames, more: Waiting) {
+        let Waiting { tables, data, frames: count, lazy, epoch, .. } = more;
+        // SAFETY: 1. both are of the machine whose lists these are. 2. `more` has no root.
+        unsafe { self.tables.append(frames, tables) };
+        self.data.append(frames, data);
+        self.frames += count;
+        self.lazy = self.lazy.or(&lazy);
+        self.epoch = match (self.epoch, epoch) {
+            (Some(a), Some(b)) => Some(a.or_later(b)),
+            (a, b) => a.or(b),
+        };
     }
 }
 
@@ -94,9 +150,17 @@ struct List {
 impl List {
     /// Adds a chain, or hands it back if that would be more than `limit` frames or there is no
     /// place.
-    fn push(&mut self, waiting: Waiting, limit: u32) -> Option<Waiting> {
+    fn push(&mut self, frames: &Frames, waiting: Waiting, limit: u32) -> Option<Waiting> {
         if self.frames.saturating_add(waiting.frames) > limit {
             return Some(waiting);
+        }
+        let last = self.len.checked_sub(1).and_then(|last| self.chains.get_mut(last)?.as_mut());
+        if let Some(last) = last
+            && last.takes(&waiting, limit / CHAINS as u32)
+        {
+            self.frames += waiting.frames;
+            last.join(frames, waiting);
+            return None;
         }
         let Some(place) = self.chains.get_mut(self.len) else { return Some(waiting) };
         self.frames += waiting.frames;
@@ -166,9 +230,9 @@ impl Parking {
 
     /// Parks a chain, or hands it back if that would exceed the bound or an interrupt found the
     /// list in use.
-    pub(crate) fn push(&self, pin: &Pinned<'_>, waiting: Waiting) -> Option<Waiting> {
+    pub(crate) fn push(&self, pin: &Pinned<'_>, frames: &Frames, waiting: Waiting) -> Option<Waiting> {
         match self.lists.enter(pin) {
-            Some(mut list) => list.push(waiting, self.limit),
+            Some(mut list) => list.push(frames, waiting, self.limit),
             None => Some(waiting),
         }
     }

@@ -103,6 +103,24 @@ pub fn of_suite(suite: &str) -> Vec<&'static Contender> {
     LARGE.iter().filter(|contender| !contender.is_advised()).chain(more.0).chain(others).collect()
 }
 
+/// Returns the contenders of the suite `cpus`.
+pub fn of_cpus() -> &'static [Contender] {
+    &CPUS
+}
+
+/// Names of those.
+pub const LINUX_64: &str = "linux-x86_64";
+pub const OURS_64: &str = "ptarmigan-x86_64";
+pub const OURS_LAZY: &str = "ptarmigan-x86_64-lazy";
+pub const OURS_ARM: &str = "ptarmigan-aarch64";
+
+const CPUS: [Contender; 4] = [
+    Contender::new(LINUX_64, "", "Linux"),
+    Contender::new(OURS_64, "shootdown=interrupt", "the library; CPUs are interrupted"),
+    Contender::new(OURS_LAZY, "shootdown=lazy", "the library; CPUs forget what is unmapped later"),
+    Contender::new(OURS_ARM, "shootdown=broadcast", "the library, whose instructions broadcast"),
+];
+
 const OURS: [Contender; 3] = [
     Contender::new("plain-x86_64", "quicklist=off", "the library without quicklists"),
     Contender::new(

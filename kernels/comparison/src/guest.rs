@@ -45,6 +45,8 @@ pub struct Guest<'a> {
     pub files: &'a Files,
     /// More words of the command line.
     pub words: &'a str,
+    /// CPUs of the machine.
+    pub cpus: u8,
     /// QEMU's plugin, and where it writes.
     pub counter: Option<(&'a Path, &'a Path)>,
     /// The case whose instructions the plugin counts one by one.
@@ -72,7 +74,7 @@ impl Guest<'_> {
     ///
     /// QEMU cannot be started.
     pub fn run(&self) -> Result<(String, String), String> {
-        let Guest { contender, files, words, counter, profiled, groups, .. } = self;
+        let Guest { contender, files, words, cpus, counter, profiled, groups, .. } = self;
         let arch = contender.arch();
         let (qemu, machine, kernel_start, console) = match arch {
             Arch::I386 => ("qemu-system-i386", PC32, "0xc0000000", "ttyS0"),
@@ -80,8 +82,16 @@ impl Guest<'_> {
             Arch::Aarch64 => ("qemu-system-aarch64", VIRT, "0xffff000000000000", "ttyAMA0"),
         };
         let mut command = Command::new("timeout");
-        command.args([SECONDS, qemu, "-accel", "tcg", "-icount", "shift=0"]).args(machine);
-        command.args(["-m", "2G", "-smp", "1", "-nographic", "-no-reboot", "-nic", "none"]);
+        // CPUs take turns, but those of AArch64: there QEMU 7.2 hardly goes on while one waits for
+        // another. Nor does it where instructions are counted, as Linux starts the others.
+        let takes_turns = *cpus == 1 || arch != Arch::Aarch64;
+        let accelerator = if takes_turns { "tcg,thread=single" } else { "tcg,thread=multi" };
+        command.args([SECONDS, qemu, "-accel", accelerator]).args(machine);
+        if *cpus == 1 || takes_turns && !contender.is_linux() {
+            command.args(["-icount", "shift=0"]);
+        }
+        command.args(["-m", "2G", "-smp", &cpus.to_string()]);
+        command.args(["-nographic", "-no-reboot", "-nic", "none"]);
         let linux = if contender.is_newer() { &files.newer } else { &files.linux };
         let (image, common) = match (contender.is_linux(), linux) {
             (false, _) => (&files.image, String::new()),

@@ -12,9 +12,11 @@
 //! | [`profile`] | functions of our kernel in which a case spends its instructions |
 //! | [`split`] | groups of these functions |
 //! | [`suite`] | suites of cases |
+//! | [`cpus`] | a suite of requests between CPUs |
 
 mod cases;
 mod contender;
+mod cpus;
 mod guest;
 mod linux;
 mod print;
@@ -64,8 +66,8 @@ struct Options {
     /// lines in capitals are printed, once for each contender.
     #[arg(long, value_name = "NAME", default_value = "faults")]
     program: String,
-    /// Runs a suite of cases: ours, lmbench-like, will-it-scale-like, unixbench-like or
-    /// cortenmm-like.
+    /// Runs a suite of cases: ours, lmbench-like, will-it-scale-like, unixbench-like, cortenmm-like,
+    /// or cpus, of requests between CPUs.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["program", "profile"])]
     suite: Option<String>,
     #[command(flatten)]
@@ -167,6 +169,12 @@ fn prepare(
 
 fn compare(options: &Options) -> Result<(), String> {
     if let Some(suite) = &options.suite {
+        if suite == cpus::SUITE {
+            return cpus::run::run(options);
+        }
+        if !options.of_suite.cpus.is_empty() {
+            return Err(format!("--cpus is for the suite {}: the others have one CPU", cpus::SUITE));
+        }
         return suite::run::run(options, suite);
     }
     let wanted = |c: &&Contender| options.only.is_empty() || options.only.iter().any(|o| c.name.contains(o));
@@ -222,6 +230,7 @@ fn compare(options: &Options) -> Result<(), String> {
                                 program: Some(program),
                                 files,
                                 words: "",
+                                cpus: 1,
                                 counter,
                                 profiled,
                                 groups: None,
@@ -273,9 +282,17 @@ fn compare(options: &Options) -> Result<(), String> {
 fn print_output(contenders: &[&Contender], files: &[(Arch, guest::Files)]) -> Result<(), String> {
     for contender in contenders {
         let (_, files) = files.iter().find(|(arch, _)| *arch == contender.arch()).ok_or("no files")?;
-        let (text, ended) =
-            Guest { contender, program: None, files, words: "", counter: None, profiled: None, groups: None }
-                .run()?;
+        let (text, ended) = Guest {
+            contender,
+            program: None,
+            files,
+            words: "",
+            cpus: 1,
+            counter: None,
+            profiled: None,
+            groups: None,
+        }
+        .run()?;
         let capitals = |line: &&str| {
             line.split(' ')
                 .next()

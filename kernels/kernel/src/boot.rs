@@ -3,6 +3,7 @@
 use ptarmigan::machine::Machine as _;
 use ptarmigan::params::ParamError;
 use ptarmigan::space::EmptyTables;
+use ptarmigan::tlb::Mmu;
 use ptarmigan_kernel_base::{fail, say};
 
 use crate::arch::Arch;
@@ -11,7 +12,7 @@ use crate::first::{self, Word};
 use crate::fs::cpio::Unpacked;
 use crate::fs::tree::ROOT;
 use crate::fs::{Device, Kind, What, path};
-use crate::params::CommandLine;
+use crate::params::{CommandLine, Shootdown};
 use crate::syscall::{Stop, Sys};
 use crate::task::{Doing, INIT};
 use crate::{Kernel, State, params, without};
@@ -26,6 +27,10 @@ impl<A: Arch> Kernel<A> {
         let text = command_line.text();
         state.large_pages = taken(params::large_pages(text), params::LargePolicy::Never);
         state.empty_tables = taken(params::empty_tables(text), EmptyTables::Kept);
+        let broadcasts = <A::Hardware as Mmu>::BROADCASTS;
+        // The image has said if it cannot be taken.
+        let shootdown = params::shootdown(text, broadcasts);
+        state.unmapping = shootdown.unwrap_or(Shootdown::of_machine(broadcasts)).unmapping();
         self.machine.get().set_fault_around(taken(params::fault_around(text), params::AROUND));
         if archive.is_empty() {
             fail(format_args!(

@@ -9,7 +9,7 @@ use crate::params::{END, LIBRARY};
 
 /// Keys that process 1 does not get, beside those of the library: the kernel's own, and those of
 /// Linux's that stand on lines which are passed to both.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     // The kernel's own.
     "empty_tables",
     "fault_around_bytes",
@@ -17,6 +17,7 @@ const KNOWN: [&str; 18] = [
     "initrd",
     "kmap",
     "low",
+    "shootdown",
     "transparent_hugepage",
     "without",
     // Linux's.

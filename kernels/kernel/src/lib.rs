@@ -50,7 +50,7 @@ pub mod task;
 pub mod timer;
 pub mod without;
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use ptarmigan::setup::Place;
 use ptarmigan_kernel_base::late::Late;
@@ -59,10 +59,12 @@ use arch::{Arch, CPUS};
 use counts::{Count, Counts};
 
 use lock::KernelLock;
+use memory::TaskSpace;
 use memory::machine::Machine;
 use memory::space::SharedSpaces;
-use ptarmigan::space::{Done, EmptyTables};
-use task::{Bodies, Tasks};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::space::{Done, EmptyTables, Unmapping};
+use task::{Bodies, Tasks, must};
 use without::{Part, leaves_out};
 
 /// The data that the kernel lock guards.
@@ -97,6 +99,8 @@ pub struct State {
     pub large_pages: params::LargePolicy,
     /// Which empty tables spaces give back.
     pub empty_tables: EmptyTables,
+    /// When other CPUs forget pages that a program unmaps.
+    pub unmapping: Unmapping,
     /// Set once the kernel ends.
     pub ending: Option<report::Ending>,
 }
@@ -111,8 +115,8 @@ pub struct Cpu {
     pub idle: AtomicBool,
     /// Its faults that came back.
     pub stuck: stuck::Stuck,
-    /// It serves requests of other CPUs.
-    serving: AtomicBool,
+    /// The [`Part`] for which it forgets translations, in runs that leave parts out.
+    does: AtomicU32,
 }
 
 impl Cpu {
@@ -122,7 +126,7 @@ impl Cpu {
             node: AtomicU8::new(0),
             idle: AtomicBool::new(false),
             stuck: stuck::Stuck::new(),
-            serving: AtomicBool::new(false),
+            does: AtomicU32::new(Part::Flush as u32),
         }
     }
 }
@@ -172,6 +176,7 @@ impl<A: Arch> Kernel<A> {
                 command_line: params::CommandLine::new(),
                 large_pages: params::LargePolicy::Never,
                 empty_tables: EmptyTables::Kept,
+                unmapping: Unmapping::AtOnce,
                 ending: None,
             }),
             bodies: Bodies::new(),
@@ -220,19 +225,30 @@ impl<A: Arch> Kernel<A> {
         if !cfg!(feature = "negative") {
             return self.machine.get().tlb().serve(&pin);
         }
-        let serving = &self.cpus[A::cpu()].serving;
-        serving.store(true, Ordering::Relaxed);
+        let does = &self.cpus[A::cpu()].does;
+        does.store(Part::Answer as u32, Ordering::Relaxed);
         self.machine.get().tlb().serve(&pin);
-        serving.store(false, Ordering::Relaxed);
+        does.store(Part::Flush as u32, Ordering::Relaxed);
+    }
+
+    /// Makes up for the flushes that other CPUs have left to this one, which runs in a space.
+    pub(crate) fn catch_up(&'static self, space: &mut TaskSpace<A>, pin: &Pinned<'_>) {
+        let does = &self.cpus[A::cpu()].does;
+        if cfg!(feature = "negative") {
+            does.store(Part::CatchUp as u32, Ordering::Relaxed);
+        }
+        must(space.switch(|space| space.catch_up(self.on(pin))));
+        if cfg!(feature = "negative") {
+            does.store(Part::Flush as u32, Ordering::Relaxed);
+        }
     }
 
     /// Whether this CPU forgets translations when the library says so: always, but where a run
     /// leaves that out on purpose.
     #[inline]
     pub fn forgets(&self) -> bool {
-        if leaves_out(Part::Answer) && self.cpus[A::cpu()].serving.load(Ordering::Relaxed) {
-            return false;
-        }
-        !leaves_out(Part::Flush)
+        let does = |part| self.cpus[A::cpu()].does.load(Ordering::Relaxed) == part as u32;
+        let is_left_out = |part| leaves_out(part) && does(part);
+        !(is_left_out(Part::Answer) || is_left_out(Part::CatchUp) || leaves_out(Part::Flush))
     }
 }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use ptarmigan::addr::FRAME_SHIFT;
 use ptarmigan::params::{ParamError, Params, Why};
-use ptarmigan::space::EmptyTables;
+use ptarmigan::space::{EmptyTables, Unmapping};
 
 /// Bytes of a command line at the most.
 const MOST: usize = 2048;
@@ -182,6 +182,51 @@ pub fn empty_tables(text: &str) -> Result<EmptyTables, ParamError<'_>> {
     Ok(found.map_or(EmptyTables::Kept, |(_, empty)| empty))
 }
 
+/// How other CPUs are made to forget pages that a program has unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shootdown {
+    /// Each of them is interrupted.
+    Interrupt,
+    /// By one instruction for all.
+    Broadcast,
+    /// They do it by themselves where programs may not tell, and are interrupted otherwise.
+    Lazy,
+}
+
+impl Shootdown {
+    /// Returns the machine's own way.
+    pub const fn of_machine(broadcasts: bool) -> Self {
+        if broadcasts { Shootdown::Broadcast } else { Shootdown::Interrupt }
+    }
+
+    /// Returns when other CPUs forget what a program unmaps.
+    pub const fn unmapping(self) -> Unmapping {
+        match self {
+            Shootdown::Lazy => Unmapping::Deferred,
+            _ => Unmapping::AtOnce,
+        }
+    }
+
+    /// Returns the frames that each CPU may have parked: 4 MiB, or none.
+    pub const fn park(self) -> u32 {
+        if matches!(self, Shootdown::Lazy) { 1024 } else { 0 }
+    }
+}
+
+/// Returns the way of the last `shootdown=`; without one, the machine's own, as Linux has it.
+///
+/// # Errors
+///
+/// [`ParamError`] if the machine, which broadcasts invalidations or does not, has no such way.
+pub fn shootdown(text: &str, broadcasts: bool) -> Result<Shootdown, ParamError<'_>> {
+    let found = if broadcasts {
+        choice(text, "shootdown", "broadcast", &[Shootdown::Broadcast])
+    } else {
+        choice(text, "shootdown", "interrupt, lazy", &[Shootdown::Interrupt, Shootdown::Lazy])
+    };
+    Ok(found?.map_or(Shootdown::of_machine(broadcasts), |(_, way)| way))
+}
+
 /// Pages that a fault which reads a page of a file maps at most: those of Linux's 64 KiB.
 pub const AROUND: u32 = 16;
 /// The most bytes that [`fault_around`] takes: those of a leaf table.
@@ -305,6 +350,19 @@ mod tests {
         assert_eq!(empty_tables("empty_tables=kept empty_tables=freed"), Ok(EmptyTables::Freed));
         let wrong = empty_tables("empty_tables=no").map_err(|e| (e.at, e.what));
         assert_eq!(wrong, Err((13, "no")));
+    }
+
+    #[test]
+    fn cpus_are_interrupted_unless_the_line_or_the_machine_says_otherwise() {
+        assert_eq!(shootdown("init=/x", false), Ok(Shootdown::Interrupt));
+        assert_eq!(shootdown("init=/x", true), Ok(Shootdown::Broadcast));
+        assert_eq!(shootdown("shootdown=interrupt shootdown=lazy", false), Ok(Shootdown::Lazy));
+        assert_eq!(shootdown("shootdown=broadcast", true), Ok(Shootdown::Broadcast));
+        for (way, broadcasts) in [("broadcast", false), ("lazy", true), ("interrupt", true), ("no", false)] {
+            let text = format!("shootdown={way}");
+            assert_eq!(shootdown(&text, broadcasts).map_err(|e| (e.at, e.what)), Err((10, way)));
+        }
+        assert_eq!((Shootdown::Interrupt.park(), Shootdown::Lazy.park()), (0, 1024));
     }
 
     #[test]

@@ -34,6 +34,23 @@ impl<A: Arch> Kernel<A> {
         self.cpus.iter().map(|cpu| cpu.counts.get(index)).sum()
     }
 
+    /// Returns the library's counts of flushes that concern other CPUs, with their names.
+    pub(crate) fn flushes(&'static self) -> [(&'static str, usize); 10] {
+        let counts = self.machine.get().tlb().counts();
+        [
+            ("flushes", counts.page + counts.range + counts.full),
+            ("full flushes", counts.full),
+            ("flushed pages", counts.pages),
+            ("flushes that asked CPUs", counts.remote),
+            ("CPUs asked", counts.asked),
+            ("CPUs asked to load a root", counts.asked_for_root),
+            ("flushes left to CPUs", counts.deferred),
+            ("CPUs that caught up", counts.caught_up),
+            ("chains parked", counts.parked),
+            ("chains flushed by force", counts.forced),
+        ]
+    }
+
     /// Prints the counts.
     fn print_counts(&'static self) {
         for (i, name) in NAMES.iter().enumerate() {
@@ -45,6 +62,7 @@ impl<A: Arch> Kernel<A> {
         say!(
             "kernel: flushes: {page} page, {range} range, {full} full; {asked} requests to other CPUs, {skipped} too late"
         );
+        self.flushes().iter().filter(|(_, n)| *n > 0).for_each(|(name, n)| say!("kernel: {name}: {n}"));
         let counts = machine.policy().counts();
         let allocs: usize = counts.levels.iter().map(|level| level.allocs).sum();
         let misses: usize = counts.levels.iter().map(|level| level.misses).sum();

@@ -19,9 +19,11 @@ pub enum Part {
     Copy,
     /// Tasks that sleep for a slot are not woken.
     Wake,
+    /// A CPU to which flushes were left says that it has made up for them, and has not.
+    CatchUp,
 }
 
-const NAMES: [&str; 6] = ["flush", "answer", "ipi", "clear", "copy", "wake"];
+const NAMES: [&str; 7] = ["flush", "answer", "ipi", "clear", "copy", "wake", "catch-up"];
 
 /// Reads the command line.
 pub fn read(text: &str) {

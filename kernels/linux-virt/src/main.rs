@@ -67,7 +67,7 @@ fn start(id: u64, tree: u64) -> Result<(), Failed> {
     let setup = arch::kernel_half(setup).asids(arch::asids().min(ASIDS)).costs(arch::COSTS);
     // SAFETY: 1. The board says that it is memory; the image and the archive are left out, and the
     // direct map reaches it. 2. The other CPUs have not been started. 3. `kernel_half` says so.
-    unsafe { set_up(&KERNEL, board.cpus, setup.parsed(&params))? };
+    unsafe { set_up(&KERNEL, board.cpus, setup.parsed(&params), text)? };
     say!("kernel: {} CPUs, 1 node, page tables of {} on the library", board.cpus, arch::TABLES);
     let archive = direct::<u8>(archive_at).cast_const();
     // SAFETY: 1. The bytes are in the direct map, and no code writes to them.

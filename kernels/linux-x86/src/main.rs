@@ -83,7 +83,7 @@ fn start(information: u64) -> Result<(), Failed> {
     let setup = unsafe { setup.high_tables(costs) };
     // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out,
     // and the window reaches it. 2. The other CPUs have not been started. 3. They are statics.
-    let mut left = unsafe { set_up(&KERNEL, cpus, setup)? };
+    let mut left = unsafe { set_up(&KERNEL, cpus, setup, text)? };
     // SAFETY: 1. The other CPUs have not been started, and this is the only call.
     unsafe { windows.init(&mut left)? };
     let machine = KERNEL.machine.get();

@@ -255,6 +255,9 @@ static void run_suite(const struct suite_case *cases, int number) {
     marks = 1;
     mark(REPORT, 0);
     fflush(stdout);
+#ifdef BEFORE_END
+    BEFORE_END;
+#endif
     end_machine();
     reboot(RB_POWER_OFF);
 }

@@ -1,11 +1,12 @@
 //! The flush, and the end of a gather.
 use super::end::End;
 use super::{Gather, Released, released, scrub_unhooked, settle};
+use crate::cpu::CpuSet;
 use crate::machine::Machine;
 use crate::page::{FlushProof, Flushed, Unhooked};
 use crate::parking::{DataChains, Waiting};
 use crate::quicklist::Policy;
-use crate::tlb::{Mmu, Ticket, TlbRefusal};
+use crate::tlb::{Epoch, Mmu, Ticket, TlbRefusal};
 
 impl<'a, M: Machine> Gather<'a, M> {
     /// Flushes the pages so far and gives them back; the operation goes on.
@@ -74,9 +75,11 @@ impl<'a, M: Machine> Gather<'a, M> {
             let large = self.large;
             self.end_run();
             self.flags.may_park = may_park;
+            self.flags.may_defer &= may_park && self.can_be_deferred(&tables);
             let debt = self.space.debt();
             if debt.is_some() {
                 self.note_everything();
+                self.flags.may_defer = false;
             }
             // If pages were unlinked without an address, that is everything.
             let flushed = if large == 0 {
@@ -123,7 +126,10 @@ impl<'a, M: Machine> Gather<'a, M> {
             // This CPU reads the tables itself, and cannot wait for that.
             return Flushed::default();
         }
-        let (tables, data) = settle::settle(on, Waiting::new(tables, data, ticket), may_park);
+        let waiting = Waiting::new(tables, data, ticket);
+        // Lazy CPUs too: one that runs in the space again by now would wait for nothing.
+        let left_to = if self.flags.may_defer { waiting.lazy } else { CpuSet::default() };
+        let (tables, data) = settle::settle(on, waiting, &left_to, may_park);
         self.data = data;
         tables
     }
@@ -153,6 +159,36 @@ impl<'a, M: Machine> Gather<'a, M> {
         drop(self);
     }
 
+    /// As [`finish`](Self::finish), but the flush may be left to the other CPUs that run in the
+    /// space: until they come to it, programs may use the pages on them as before. `note` is told the CPUs
+    /// that may still know the pages at some moment, and the moment. Until they are
+    /// [clean](crate::tlb::Tlb::are_clean), no other page may be mapped at the addresses.
+    ///
+    /// All stale pages that an entry showed wait in the gather: frames that it does not hold may be
+    /// used again at once.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn finish_later(&mut self, note: impl FnOnce(&CpuSet, Epoch)) {
+        if self.flushing || self.is_unknown() || !self.has_work() {
+            return;
+        }
+        self.flags.may_defer = true;
+        let mut ticket = None;
+        Repeat(self).0.flush_rest_into(&mut ticket);
+        if let Some(Ticket { waiting, .. }) = &ticket
+            && !waiting.is_empty()
+        {
+            note(waiting, self.on.tlb().readers_present());
+        }
+    }
+
+    /// Returns whether the flush may be left to others: there are pages to be parked, as an empty
+    /// chain would not count against the bound of parked frames, and the policy gets no table
+    /// before the flush.
+    fn can_be_deferred(&self, tables: &Unhooked) -> bool {
+        !(tables.is_empty() && self.data.is_empty()) && self.on.policy().policy().takes_unhooked().is_none()
+    }
+
     /// Gives everything back at the end of a space, of a gather that [is
     /// unknown](Self::is_unknown).
     #[inline(never)]
@@ -170,9 +206,13 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// while tables are gone through.
     #[inline(never)]
     fn flush_rest(&mut self) {
+        self.flush_rest_into(&mut None);
+    }
+
+    #[inline]
+    fn flush_rest_into(&mut self, ticket: &mut Option<Ticket>) {
         let may_park = settle::may_ever_park(self.on);
-        let mut ticket = None;
-        let tables = self.flush_now(may_park, &mut ticket);
+        let tables = self.flush_now(may_park, ticket);
         self.give_back(tables);
         if self.ends.is_told() && (ticket.is_some() || matches!(self.ends, End::SpaceFlushed(_))) {
             self.on.policy().gather_end();

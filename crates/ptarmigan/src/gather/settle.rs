@@ -1,12 +1,12 @@
 //! Parking: a chain waits for CPUs which need not be disturbed, lazy ones, which drop their
-//! translations by themselves when they run another space, and readers that are done in a moment
-//! (REQ-33). Pages beyond the bound are flushed by force (REQ-34).
+//! translations by themselves when they run another space, CPUs to which the flush was left, and
+//! readers that are done in a moment (REQ-33). Pages beyond the bound are flushed by force (REQ-34).
 //!
 //! A CPU that reads tables itself does not wait for readers, of whichever space: two CPUs that read
 //! each other's would wait for ever. It parks pages that they may have found, or leaks them on
 //! purpose.
 use super::released::give_back;
-use crate::cpu::{CpuId, Pinned};
+use crate::cpu::{CpuId, CpuSet, Pinned};
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Flushed};
 use crate::parking::{DataChains, Waiting};
@@ -42,19 +42,21 @@ fn wait<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, waiting: Waiting) -> (Flus
             tlb.wait_until(pin, || !tlb.cells().is_reading(cpu, space, Some(epoch)));
         }
     }
-    // SAFETY: 1. CPUs that had the space active were flushed by `Tlb::flush`; lazy ones have loaded
-    // another root since, or have just dropped everything; readers that began before the tables
-    // were unlinked have ended.
+    // SAFETY: 1. CPUs that had the space active were flushed by `Tlb::flush`; lazy ones, and those
+    // that the flush was left to, have loaded another root or caught up since, or have just dropped
+    // everything; readers that began before the tables were unlinked have ended.
     (tables.flushed(unsafe { FlushProof::claim() }), data)
 }
 
 /// Parks the waiting pages if it `may_park`, they can be parked and have to wait; else waits. Pages
 /// for which this CPU cannot wait, as it reads tables itself, are parked in any case, or leaked.
+/// `left_to` are the CPUs that the flush was left to: they are told if the pages are parked.
 /// Returns the pages that are free at once.
 #[cold]
 pub(super) fn settle<M: Machine>(
     on: On<'_, M>,
     mut waiting: Waiting,
+    left_to: &CpuSet,
     may_park: bool,
 ) -> (Flushed, DataChains) {
     let tlb = on.tlb();
@@ -68,9 +70,11 @@ pub(super) fn settle<M: Machine>(
     let must_not_wait = !waiting.readers.is_empty() && tlb.cells().reads_any(on.cpu());
     let may_park = may_park || (must_not_wait && may_ever_park(on));
     if <M::Shootdown as Mmu>::PARKS && may_park && !(waiting.lazy.is_empty() && waiting.readers.is_empty()) {
-        match on.machine().parking().push(on.pin(), waiting) {
+        match on.machine().parking().push(on.pin(), on.frames(), waiting) {
             None => {
                 tlb.count_parked(on.pin());
+                // After the epoch: whoever finds the flag has a later one.
+                tlb.leave_to(on.pin(), left_to);
                 return (Flushed::default(), DataChains::new());
             }
             Some(back) => waiting = back,
@@ -126,8 +130,11 @@ impl<M: Machine> On<'_, M> {
     }
 
     /// Tells the policy that this CPU is idle, the moment for a bounded amount of trimming; and
-    /// gives back the chains that this CPU has parked and that wait for no CPU any more.
+    /// gives back the chains that this CPU has parked and that wait for no CPU any more. Makes up
+    /// for flushes that were left to this CPU.
     pub fn idle(self) {
+        // In the middle of a flush it makes up for them next time.
+        let _ = self.tlb().catch_up(self.pin(), None);
         self.collect();
         self.policy().idle();
     }

@@ -126,7 +126,7 @@ impl Unhooked {
     }
 
     /// Returns whether it holds a root that [`push_root`](Self::push_root) put there.
-    pub(super) fn has_root(&self) -> bool {
+    pub(crate) fn has_root(&self) -> bool {
         self.root.is_some()
     }
 

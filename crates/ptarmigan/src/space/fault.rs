@@ -3,7 +3,7 @@ use super::SpaceMachine;
 use super::area::AreaFlags;
 use super::areas::Hint;
 use super::state::{RECENT, Space, SpaceMut, State, release};
-use crate::addr::{Pfn, VirtAddr};
+use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::cpu::{CpuId, WrongMachine};
 use crate::error::error;
 use crate::format::{Access, Attr, Format};
@@ -290,6 +290,7 @@ impl<F: Format> State<F> {
         area.flags = area.flags.with(AreaFlags::PRIVATE_PAGES);
         let grows = (area.end - start) >> F::PAGE_SHIFT <= u64::from(self.stack_limit);
         if grows {
+            self.left.settle(on, VirtRange { start, end: old })?;
             area.offset = area.offset_at(start);
             area.start = start;
         }
@@ -385,6 +386,9 @@ impl<F: Format> State<F> {
         if F::allows(Level::PTE, raw, access) {
             // The TLB may still hold the former entry.
             on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, raw);
+            // Or a link of a table that has been unlinked, whose flush was left to this CPU. In the
+            // middle of a flush it faults once more.
+            let _ = on.tlb().catch_up(on.pin(), Some(tlb));
             return Ok(Outcome::Done(Done::Spurious));
         }
         if access != Access::Write {

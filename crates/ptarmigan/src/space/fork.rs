@@ -3,6 +3,7 @@ use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
 use super::areas::AreaError;
 use super::state::{LooseAreas, Space, SpaceMut, State, Unfinished};
+use super::unmapping::Left;
 use crate::format::Format;
 use crate::frames::{AllocFlags, DataFrames, Frames};
 use crate::page::Level;
@@ -24,9 +25,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let mut tables = Tables::new(on, AllocFlags::NORMAL)?;
         tables.count_large();
         let areas = copied.keep();
-        let State { heap, stack_limit, tag, large, empty_tables, .. } = *self.state;
-        let recent = Default::default();
-        let state = State { tables, areas, recent, heap, stack_limit, tag, large, empty_tables };
+        let State { heap, stack_limit, tag, large, empty_tables, unmapping, .. } = *self.state;
+        let (recent, left) = (Default::default(), Left::none());
+        let state =
+            State { tables, areas, recent, heap, stack_limit, tag, large, empty_tables, unmapping, left };
         let mut child = Unfinished::new(on, Space { state, tlb: on.tlb().new_space() });
         let mut result = Ok(());
         let mut left_out = false;

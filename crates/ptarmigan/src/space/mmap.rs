@@ -5,8 +5,10 @@ use super::areas::AreaError;
 use super::empty::EmptyTables;
 use super::fault::FaultError;
 use super::state::{SpaceMut, State, release};
+use super::unmapping::Unmapping;
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Format};
+use crate::gather::Gather;
 use crate::page::Level;
 
 /// The effect of `madvise` on pages; other advice does not affect tables.
@@ -71,6 +73,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     #[inline]
     pub(super) fn put_area(&mut self, range: VirtRange, area: Area) -> Result<(), AreaError> {
         self.clear_range(range)?;
+        self.settle(range)?;
         let new = self.state.large.in_new_areas;
         let flags = area.flags.without(AreaFlags::PRIVATE).may_be_large::<F>(new);
         self.state.areas.insert(self.on, Area { flags, ..area })
@@ -150,15 +153,27 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state.stack_limit = u32::try_from(bytes >> F::PAGE_SHIFT).unwrap_or(u32::MAX);
     }
 
-    /// The highest gap of `len` bytes below `below`, for callers that do not care where.
+    /// The highest gap of `len` bytes below `below`, for callers that do not care where. Addresses
+    /// that other CPUs have not forgotten yet ([`Unmapping::Deferred`]) are taken if there are no
+    /// others.
     pub fn find_gap(&self, len: u64, below: u64) -> Option<VirtRange> {
+        let left = self.state.left.range(self.on);
+        let gap = self.gap_beside(left, len, below);
+        if left.is_some() && gap.is_none() { self.gap_beside(None, len, below) } else { gap }
+    }
+
+    #[inline]
+    fn gap_beside(&self, left: Option<VirtRange>, len: u64, below: u64) -> Option<VirtRange> {
         let mut end = below.min(F::USER_END) & !((1 << F::PAGE_SHIFT) - 1);
         loop {
             let start = end.checked_sub(len)?;
             match self.state.areas.at_or_after(self.on, start) {
                 Some(area) if area.start < end => end = area.start,
-                // Address 0 is never given out.
-                _ => return (start > 0).then_some(VirtRange { start, end }),
+                _ => match left {
+                    Some(left) if left.start < end && start < left.end => end = left.start,
+                    // Address 0 is never given out.
+                    _ => return (start > 0).then_some(VirtRange { start, end }),
+                },
             }
         }
     }
@@ -170,27 +185,54 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// [`AreaError`]; pages and areas are as they were then. No tables are ever allocated; a frame
     /// may be needed for the records of areas that are cut in two.
+    #[inline(never)]
     pub fn munmap(&mut self, range: VirtRange) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
-        self.clear_range(range)
+        match self.remove_areas(range)? {
+            Some((gone, false)) if self.state.unmapping == Unmapping::Deferred => self.unmap_later(gone),
+            Some((gone, _)) => self.unmap_gone(gone),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Unmaps everything in `range`, which is made of whole pages of user addresses.
     #[inline]
     fn clear_range(&mut self, range: VirtRange) -> Result<(), AreaError> {
+        if let Some((gone, _)) = self.remove_areas(range)? {
+            self.unmap_gone(gone);
+        }
+        Ok(())
+    }
+
+    /// Takes the areas out of `range`. Returns the addresses whose pages have to go, and whether
+    /// some area had an object; `None` if there was none.
+    #[inline]
+    fn remove_areas(&mut self, range: VirtRange) -> Result<Option<(VirtRange, bool)>, AreaError> {
         // Most calls of `mmap` come to free space.
         match self.state.areas.at_or_after(self.on, range.start) {
             Some(area) if area.start < range.end => {}
-            _ => return Ok(()),
+            _ => return Ok(None),
         }
         self.may_flush()?;
-        let (mut first, mut last) = (u64::MAX, 0);
+        let (mut first, mut last, mut object) = (u64::MAX, 0, false);
         self.state.areas.remove_range(self.on, range, |area| {
             first = first.min(area.start);
             last = last.max(area.end);
+            object |= area.flags.has_object();
         })?;
-        self.unmap_gone(VirtRange { start: first, end: last });
-        Ok(())
+        Ok(Some((VirtRange { start: first, end: last }, object)))
+    }
+
+    /// As [`unmap_gone`](Self::unmap_gone), for private pages without an object: the flush may be
+    /// left to the CPUs that it concerns.
+    #[cold]
+    #[inline(never)]
+    fn unmap_later(&mut self, gone: VirtRange) {
+        let mut gather = self.gather();
+        self.clear_gone(gone, &mut gather);
+        let (on, left) = (self.on, &mut self.state.left);
+        gather.finish_later(|cpus, epoch| left.add(on, gone, cpus, epoch));
     }
 
     /// Clears the entries in `gone`, whose areas are gone, and frees the tables that no area around
@@ -200,9 +242,14 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     #[inline(never)]
     fn unmap_gone(&mut self, gone: VirtRange) {
         let mut gather = self.gather();
+        self.clear_gone(gone, &mut gather);
+    }
+
+    #[inline]
+    fn clear_gone(&mut self, gone: VirtRange, gather: &mut Gather<'_, M>) {
         if !gone.is_empty() {
             let free = self.state.beside_areas(self.on, gone);
-            self.state.tables.unmap_sizes(gone, free, &mut gather, |gather, level, _, raw| {
+            self.state.tables.unmap_sizes(gone, free, gather, |gather, level, _, raw| {
                 release::<F, M>(gather, level, raw);
             });
         }
@@ -288,6 +335,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             let flags = AreaFlags::READ.with(AreaFlags::WRITE);
             let flags = flags.may_be_large::<F>(self.state.large.in_new_areas);
             let tag = self.state.tag;
+            self.settle(grown)?;
             self.state
                 .areas
                 .insert(self.on, Area { tag, ..Area::new(State::<F>::pages(grown)?, flags, 0) })?;
@@ -333,6 +381,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             if to.end > from.end {
                 let grown = VirtRange { start: from.end, end: to.end };
                 let offset = area.offset_at(grown.start);
+                self.settle(grown)?;
                 return self
                     .state
                     .areas
@@ -341,7 +390,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             return Ok(());
         }
         self.may_flush()?;
-        self.munmap(to)?;
+        self.clear_range(to)?;
+        self.settle(to)?;
         if !keep {
             // The records that the end of the old area needs, until a page has moved.
             self.state.areas.cut_out(self.on, moved)?;
@@ -368,7 +418,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             return Err(e);
         }
         if !keep {
-            let gone = self.munmap(moved);
+            let gone = self.clear_range(moved);
             debug_assert!(gone.is_ok(), "the area has been cut out");
         } else if whole {
             // All its private pages have gone.

@@ -24,6 +24,7 @@ mod protect;
 mod shared;
 mod space_ref;
 mod state;
+mod unmapping;
 mod zero_block;
 
 pub use crate::format::Access;
@@ -37,6 +38,7 @@ pub use mmap::Advice;
 pub use shared::{Exclusive, SharedSpace};
 pub use space_ref::SpaceRef;
 pub use state::{Space, SpaceMut};
+pub use unmapping::Unmapping;
 pub use zero_block::ZeroBlock;
 
 use crate::addr::{FRAME_SHIFT, Pfn};

@@ -87,6 +87,19 @@ impl<F: Format> SpaceRef<'_, F> {
         on.rest(self.tlb())
     }
 
+    /// Makes up for flushes that were left to this CPU, which runs in the space, and
+    /// [gives back](On::collect) what waits for no CPU any more. A kernel whose spaces
+    /// [defer](crate::space::Unmapping::Deferred) calls it at each tick.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tlb::catch_up`](crate::tlb::Tlb::catch_up).
+    pub fn catch_up<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
+        on.tlb().catch_up(on.pin(), Some(self.tlb()))?;
+        on.collect();
+        Ok(())
+    }
+
     /// Leaves the space on this CPU, see [`Space::deactivate`].
     ///
     /// # Errors

@@ -3,6 +3,7 @@ use super::SpaceMachine;
 use super::area::{Area, LargePages};
 use super::areas::{AreaError, Areas, AreasRef};
 use super::empty::EmptyTables;
+use super::unmapping::{Left, Unmapping};
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::format::{Attr, Format};
@@ -34,6 +35,10 @@ pub(super) struct State<F: Format> {
     pub large: LargePages,
     /// Which empty tables it gives back.
     pub empty_tables: EmptyTables,
+    /// When others forget pages that it unmaps.
+    pub unmapping: Unmapping,
+    /// Addresses that they have not forgotten yet.
+    pub left: Left,
 }
 
 /// Areas that a space remembers from recent faults.
@@ -54,6 +59,8 @@ impl<F: Format> State<F> {
             tag: 0,
             large: LargePages::default(),
             empty_tables: EmptyTables::default(),
+            unmapping: Unmapping::default(),
+            left: Left::none(),
         })
     }
 
@@ -338,6 +345,27 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
     /// until a call takes pages away below them. Copies that fork makes from now on have the same.
     pub fn set_empty_tables(&mut self, empty: EmptyTables) {
         self.state.empty_tables = empty;
+    }
+
+    /// Returns when other CPUs forget pages that are unmapped.
+    pub fn unmapping(&self) -> Unmapping {
+        self.state.unmapping
+    }
+
+    /// Sets when other CPUs forget pages that are unmapped from now on. Copies that fork makes have
+    /// the same.
+    pub fn set_unmapping(&mut self, unmapping: Unmapping) {
+        self.state.unmapping = unmapping;
+    }
+
+    /// Has all CPUs forget pages that were in `range`, before an area is made there.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError::Refused`] in the middle of a switch or a flush of this CPU.
+    #[inline]
+    pub(super) fn settle(&mut self, range: VirtRange) -> Result<(), AreaError> {
+        Ok(self.state.left.settle(self.on, range)?)
     }
 
     /// Returns the area that `va` lies in.

@@ -23,6 +23,17 @@ pub struct FlushCounts {
     pub hashed: usize,
     /// CPUs that were asked by others to forget something.
     pub asked: usize,
+    /// Calls that asked any. A machine that [broadcasts](super::Mmu::BROADCASTS) needs one broadcast
+    /// for each, but for those that have CPUs load another root.
+    pub remote: usize,
+    /// Of the CPUs that were asked, those that had to load another root, or the same anew: a
+    /// broadcast cannot do this.
+    pub asked_for_root: usize,
+    /// CPUs that were not asked, as the flush was left to them
+    /// ([`Unmapping::Deferred`](crate::space::Unmapping)).
+    pub deferred: usize,
+    /// Flushes of everything by which CPUs made up for those.
+    pub caught_up: usize,
     /// Of these requests, those that came to a CPU that had reached the generation already.
     pub skipped: usize,
     /// Those that came to a CPU that was more than one step behind, and forgot the whole space.
@@ -63,6 +74,10 @@ impl FlushCounts {
             pages: add(self.pages, &t.pages),
             hashed: add(self.hashed, &t.hashed),
             asked: add(self.asked, &t.asked),
+            remote: add(self.remote, &t.remote),
+            asked_for_root: add(self.asked_for_root, &t.asked_for_root),
+            deferred: add(self.deferred, &t.deferred),
+            caught_up: add(self.caught_up, &t.caught_up),
             skipped: add(self.skipped, &t.skipped),
             upgraded: add(self.upgraded, &t.upgraded),
             parked: add(self.parked, &t.parked),
@@ -83,6 +98,10 @@ pub(super) struct CpuTally {
     pub pages: Counter,
     pub hashed: Counter,
     pub asked: Counter,
+    pub remote: Counter,
+    pub asked_for_root: Counter,
+    pub deferred: Counter,
+    pub caught_up: Counter,
     pub skipped: Counter,
     pub upgraded: Counter,
     pub parked: Counter,

@@ -30,6 +30,9 @@ struct Mailbox {
     asked_by: CpuMask,
     /// The CPUs that this one has asked and that have not answered yet.
     unanswered: CpuMask,
+    /// Others have left a flush to this CPU, for when it has time
+    /// ([`Tlb::catch_up`](super::Tlb::catch_up)).
+    owes: sync::atomic::AtomicBool,
     /// There is an [`Asked`] of this CPU. Only the CPU itself looks: models need not know.
     asking: AtomicBool,
     request: UnsafeCell<Request>,
@@ -51,6 +54,7 @@ impl Mailboxes {
         let boxes = boot.take_each(cpus, |_| Mailbox {
             asked_by: CpuMask::default(),
             unanswered: CpuMask::default(),
+            owes: sync::atomic::AtomicBool::new(false),
             asking: AtomicBool::new(false),
             request: UnsafeCell::new(Request::Nothing),
         })?;
@@ -63,6 +67,22 @@ impl Mailboxes {
 
     fn of(&self, cpu: CpuId) -> &Mailbox {
         self.boxes.of(usize::from(cpu.0))
+    }
+
+    /// Leaves a flush to `cpu`, for when it has time.
+    pub fn leave_to(&self, cpu: CpuId) {
+        self.of(cpu).owes.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether a flush is left to `me`.
+    #[inline]
+    pub fn owes(&self, me: CpuId) -> bool {
+        self.boxes.get(me.0 as usize).is_some_and(|own| own.owes.load(Ordering::Relaxed))
+    }
+
+    /// Notes that `me` is about to make up for all flushes that were left to it so far.
+    pub fn settles(&self, me: CpuId) {
+        self.of(me).owes.swap(false, Ordering::SeqCst);
     }
 
     /// Returns whether some CPU asks `me`.

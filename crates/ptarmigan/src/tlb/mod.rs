@@ -27,11 +27,15 @@
 //!    (REQ-4, REQ-17). The types of [`gather`](crate::gather) and [`page`](crate::page) enforce
 //!    this step.
 //!
+//! Instead of step 3, a flush may be [left](Tlb::catch_up) to the active CPUs, where the calls of a
+//! program allow it ([`Unmapping::Deferred`](crate::space::Unmapping)): step 5 waits for them.
+//!
 //! A machine that broadcasts does step 3 by itself, by the number that the space has on all CPUs.
 //!
 //! The kernel's half belongs to no space: [`Tlb::flush_kernel`] reaches all CPUs, whatever they
 //! have loaded.
 mod asid;
+mod catch_up;
 mod config;
 mod counts;
 mod error;

@@ -30,6 +30,13 @@ impl Epoch {
     }
 }
 
+impl Epoch {
+    /// Returns the later one of two moments.
+    pub(crate) fn or_later(self, other: Epoch) -> Epoch {
+        if self.is_reached_by(other.0) { other } else { self }
+    }
+}
+
 /// In place of an epoch: not reading.
 const NOT_READING: usize = 0;
 /// In place of a space: more than one, or not known yet.
@@ -176,6 +183,11 @@ impl Readers {
     #[inline]
     pub(crate) fn reads_any(&self, cpu: CpuId) -> bool {
         self.cell(cpu).since.load(Ordering::Relaxed) != NOT_READING
+    }
+
+    /// Returns the present moment, which any [advance](Self::advance) so far has reached.
+    pub(crate) fn present(&self) -> Epoch {
+        Epoch(self.now())
     }
 
     /// Returns the argument for [`cleaned`](Self::cleaned). Called before a CPU drops everything it

@@ -21,8 +21,9 @@ pub struct Ticket {
     /// safe root, when tables were unhooked; otherwise they may catch up when they use the space
     /// again.
     pub lazy: CpuSet,
-    /// Of these, the CPUs that have neither been flushed nor moved yet. The pages of the gather are
-    /// parked until they have (REQ-33).
+    /// Of these, the CPUs that have neither been flushed nor moved yet, and the active ones to which
+    /// the flush is [left](crate::space::Unmapping::Deferred). The pages of the gather are parked
+    /// until they have (REQ-33).
     pub waiting: CpuSet,
 }
 
@@ -98,6 +99,16 @@ pub(super) enum Request {
         /// How.
         plan: Plan,
     },
+}
+
+impl Request {
+    /// Returns whether CPUs have to load another root, or theirs anew.
+    pub fn is_about_root(&self) -> bool {
+        match self {
+            Request::Flush(request) => request.ends || request.recall || request.what.reload_root,
+            _ => false,
+        }
+    }
 }
 
 /// The request of one flush of a space to each CPU.

@@ -69,7 +69,7 @@ impl<S: Shootdown> Tlb<S> {
         flags: FlushFlags,
         ticket: &mut Option<Ticket>,
     ) -> Result<(), TlbRefusal> {
-        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
+        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park, may_defer } = flags;
         let recall = generation.0 & RECALL == 0;
         // Active CPUs first: one that becomes lazy meanwhile is then found in one of the masks.
         let Ticket { active, lazy, waiting, .. } = ticket.insert(Ticket {
@@ -86,6 +86,11 @@ impl<S: Shootdown> Tlb<S> {
                 *waiting = lazy.without(active).except(pin.cpu());
             }
             targets = active.or(lazy).without(waiting);
+        }
+        if S::PARKS && may_defer && const { can_defer::<S>() } && !(recall || ends || reload_root) {
+            // They make up for it later, and the unlinked pages are parked until they have.
+            *waiting = waiting.or(active).except(pin.cpu());
+            targets = targets.without(waiting);
         }
         if recall {
             targets = (0..self.config.cpus).fold(targets, |all, cpu| all.with(CpuId(cpu as u16)));
@@ -172,7 +177,12 @@ impl<S: Shootdown> Tlb<S> {
         // SAFETY: 1. the CPU is the caller's. 2. as the caller says: `asked` is dropped before this
         // returns or unwinds further. 3. it is a local, and `wait_for_answers` drops it.
         let asked = unsafe { self.mailboxes.ask(me, &remote, request) }.ok_or(TlbRefusal::Busy(me))?;
-        self.tally(pin).asked.add(remote.len());
+        let tally = self.tally(pin);
+        tally.asked.add(remote.len());
+        tally.remote.add(1);
+        if request.is_about_root() {
+            tally.asked_for_root.add(remote.len());
+        }
         self.hardware.send(pin, &remote, &|pin| self.serve(pin));
         if targets.has(me) {
             self.carry_out(pin, &mut loaded, request);
@@ -285,14 +295,14 @@ impl<S: Shootdown> Tlb<S> {
                     space.active.clear(cpu);
                     space.lazy.clear(cpu);
                 } else {
-                    self.catch_up(pin, loaded, space, request);
+                    self.bring_up(pin, loaded, space, request);
                 }
             }
         }
     }
 
     #[inline]
-    fn catch_up(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: &SpaceTlb, request: &FlushRequest) {
+    fn bring_up(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: &SpaceTlb, request: &FlushRequest) {
         let FlushRequest { what, generation, .. } = request;
         if loaded.generation.reaches(*generation) {
             self.tally(pin).skipped.add(1);
@@ -366,4 +376,12 @@ pub(crate) struct FlushFlags {
     pub space_ends: bool,
     /// Lazy CPUs may be waited for: see [`Ticket::waiting`].
     pub may_park: bool,
+    /// Active CPUs may be waited for as well: the flush is left to them.
+    pub may_defer: bool,
+}
+
+/// Whether flushes can be left to the CPUs that they concern: there is nothing to defer where a
+/// broadcast does it.
+pub(super) const fn can_defer<S: Shootdown>() -> bool {
+    S::PARKS && !S::BROADCASTS && S::WALKS_TABLES
 }

@@ -107,6 +107,9 @@ impl<S: Shootdown> Tlb<S> {
         // Into the mask first, then look at the generation: a flush either sees us, or we see its
         // generation.
         space.active.set(cpu);
+        // The epoch before the generation: pages that have an epoch up to this one were unlinked by a
+        // flush whose generation is seen here, so that nothing older is kept.
+        let now = self.readers.now();
         let generation = space.generation();
         if loaded.space == Some(space.id()) && loaded.generation == generation {
             if loaded.lazy {
@@ -116,7 +119,6 @@ impl<S: Shootdown> Tlb<S> {
             }
             return;
         }
-        let now = self.readers.now();
         let (generation, asid, keep, forget_all) = if const { !S::HAS_ASIDS } {
             (generation, 0, false, false)
         } else if S::BROADCASTS {

@@ -30,6 +30,8 @@ mod checked;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(not(miri))]
+mod deferred;
+#[cfg(not(miri))]
 mod failures;
 #[cfg(not(miri))]
 mod foreign;

@@ -25,21 +25,22 @@ fn pages(start: u64, n: u64) -> VirtRange {
 
 /// The requests to each CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
+pub enum Told {
     Forget(u16, Scope),
     ForgetKernel(u16, Scope),
     Load { cpu: u16, space: SpaceId, asid: u16, keep: bool },
     Unload(u16),
 }
 
+/// An MMU that writes down the requests to it.
 #[derive(Default)]
-struct Recorder(Mutex<Vec<Told>>);
+pub struct Recorder(Mutex<Vec<Told>>);
 
 impl Recorder {
     fn add(&self, told: Told) {
         self.0.lock().unwrap().push(told);
     }
-    fn take(&self) -> Vec<Told> {
+    pub fn take(&self) -> Vec<Told> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }

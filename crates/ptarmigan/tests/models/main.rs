@@ -9,6 +9,7 @@
 #![cfg(loom)]
 #![allow(missing_docs, reason = "tests")]
 mod broadcasts;
+mod deferred;
 mod detectors;
 mod epoch;
 mod faults;

@@ -34,6 +34,7 @@ const SOURCES: &[(&str, usize)] = &[
     ("crates/ptarmigan/src/space/mod.rs", AREAS),
     ("crates/ptarmigan/src/space/state.rs", AREAS),
     ("crates/ptarmigan/src/space/empty.rs", AREAS),
+    ("crates/ptarmigan/src/space/unmapping.rs", AREAS),
     ("crates/ptarmigan/src/space/space_ref.rs", AREAS),
     ("crates/ptarmigan/src/space/shared.rs", AREAS),
     ("crates/ptarmigan/src/space/lock.rs", AREAS),

@@ -57,7 +57,8 @@ impl SuiteBoot<'_> {
     /// QEMU or its plugin does not run, or the output is incomplete.
     pub fn run(&self) -> Result<(Vec<SuiteRow>, Vec<String>), String> {
         let SuiteBoot { suite, contender, files, words, counter, groups } = *self;
-        let guest = Guest { contender, program: None, files, words, counter, profiled: None, groups };
+        let guest =
+            Guest { contender, program: None, files, words, cpus: 1, counter, profiled: None, groups };
         let (text, ended) = guest.run()?;
         let output = output::parse(&text).map_err(|e| format!("{ended}; {e}; {}", last_line(&text)))?;
         let counts = match counter {

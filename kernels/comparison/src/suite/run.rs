@@ -20,26 +20,30 @@ use crate::{Options, prepare, scratch};
 pub struct SuiteOptions {
     /// Runs only these cases of the suite.
     #[arg(long, value_name = "CASE", value_delimiter = ',', requires = "suite")]
-    cases: Vec<String>,
+    pub cases: Vec<String>,
     /// Rounds of each case of the suite, after one that warms up.
     #[arg(long, value_name = "NUMBER", requires = "suite", value_parser = clap::value_parser!(u8).range(1..=9))]
-    rounds: Option<u8>,
+    pub rounds: Option<u8>,
+    /// Runs the suite `cpus` with these numbers of CPUs.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', requires = "suite",
+          value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub cpus: Vec<u8>,
     /// Counts the instructions of the library's kernel by group of functions, too.
     #[arg(long, requires = "suite", conflicts_with = "no_counts")]
     pub split: bool,
     /// Takes the suite's rows from these files, which `--json` has printed, and boots nothing. Of a
     /// case and a contender the first row counts.
     #[arg(long, value_name = "FILE", value_delimiter = ',', requires = "suite")]
-    from: Vec<PathBuf>,
+    pub from: Vec<PathBuf>,
     /// Prints the suite's table as the documents have it.
     #[arg(long, requires = "suite", conflicts_with = "json")]
-    markdown: bool,
+    pub markdown: bool,
     /// Draws the parts of each case of the suite; needs rows with `--split` and rows of Linux.
     #[arg(long, value_name = "FILE", requires = "suite")]
-    svg: Option<PathBuf>,
+    pub svg: Option<PathBuf>,
     /// Fails if a row is more than 3 % above the table of the suite in this document.
     #[arg(long, value_name = "FILE", requires = "suite")]
-    documented: Option<PathBuf>,
+    pub documented: Option<PathBuf>,
 }
 
 /// Returns the contenders whose names contain one of the parts; without parts, all. An
@@ -139,7 +143,7 @@ fn read(files: &[PathBuf], suite: &str) -> Result<Vec<SuiteRow>, String> {
 /// written; a row is above the document's.
 pub fn run(options: &Options, suite: &str) -> Result<(), String> {
     if !SUITES.contains(&suite) {
-        return Err(format!("no suite {suite}: there are {}", SUITES.join(", ")));
+        return Err(format!("no suite {suite}: there are {}, {}", SUITES.join(", "), crate::cpus::SUITE));
     }
     let contenders = chosen(suite, &options.only);
     if contenders.is_empty() {

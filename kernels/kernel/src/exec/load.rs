@@ -81,10 +81,11 @@ impl<A: Arch> Sys<'_, A> {
         let on = self.on();
         let in_new_areas = self.state.large_pages == LargePolicy::Always;
         // As under Linux, a large page that fork has shared is split by the first write.
-        let empty = self.state.empty_tables;
+        let (empty, unmapping) = (self.state.empty_tables, self.state.unmapping);
         space.edit(on, |mut edit| {
             edit.set_large_pages(LargePages { in_new_areas, copy: false });
             edit.set_empty_tables(empty);
+            edit.set_unmapping(unmapping);
         })?;
         let shift = if elf.movable { A::ABI.base() } else { 0 };
         let (mut heap, mut headers, mut interpreter) = (0, 0, None);

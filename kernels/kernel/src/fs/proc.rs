@@ -164,7 +164,7 @@ impl<A: Arch> Kernel<A> {
                 for (i, name) in NAMES.iter().enumerate() {
                     let _ = writeln!(text, "{name}: {}", self.sum(i));
                 }
-                Ok(())
+                self.flushes().iter().try_for_each(|(name, n)| writeln!(text, "{name}: {n}"))
             }
             Proc::Own(_) => Ok(()),
         };

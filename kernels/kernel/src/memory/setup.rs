@@ -6,13 +6,16 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan::quicklist::AutoCosts;
 use ptarmigan::setup::{Setup, SetupError};
+use ptarmigan::tlb::Mmu;
 use ptarmigan::window::{OpenWindow, WindowGuard};
+use ptarmigan_kernel_base::say;
 
 use super::machine::Machine;
 use crate::Kernel;
 use crate::arch::Arch;
+use crate::params::{self, Shootdown};
 
-/// Sets the library up; returns the rest of boot memory, for the image.
+/// Sets the library up, as the command line says; returns the rest of boot memory, for the image.
 ///
 /// # Errors
 ///
@@ -29,9 +32,16 @@ pub unsafe fn set_up<A: Arch>(
     kernel: &'static Kernel<A>,
     cpus: usize,
     setup: Setup<'_, A::Window, A::Hardware>,
+    text: &str,
 ) -> Result<BootMemory, SetupError> {
+    let broadcasts = <A::Hardware as Mmu>::BROADCASTS;
+    let shootdown = params::shootdown(text, broadcasts).unwrap_or_else(|e| {
+        say!("kernel: command line: {e}; it is left out");
+        Shootdown::of_machine(broadcasts)
+    });
+    let setup = setup.cpus(cpus).park(shootdown.park());
     // SAFETY: 1. and 2. Point 1 of the caller's; the place is a static. 3. Point 3.
-    let (parts, left) = unsafe { setup.cpus(cpus).build_in(&kernel.place)? };
+    let (parts, left) = unsafe { setup.build_in(&kernel.place)? };
     kernel.set_cpus(cpus);
     // SAFETY: 1. Point 2 of the caller's.
     unsafe { kernel.machine.set(Machine::new(parts)) };

@@ -245,6 +245,7 @@ impl<A: Arch> Kernel<A> {
     #[inline(never)]
     fn tick(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         self.count(Count::Ticks);
+        self.catch_up(&mut body.space, pin);
         let mut state = self.lock();
         state.tasks.get_mut(slot).usage.ticks += 1;
         self.pass_time(&mut state);
