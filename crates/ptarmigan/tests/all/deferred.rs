@@ -11,6 +11,9 @@ use ptarmigan::tlb::{Scope, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostMachine};
 use ptsan::Kind;
 
+/// An operation on a space.
+type Call<'c> = &'c dyn Fn(&mut Space<X86_64>);
+
 const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
 const AT: u64 = 0x40_0000;
@@ -102,7 +105,7 @@ fn no_area_is_made_at_the_addresses_before_all_have_forgotten_them() {
         // Another area keeps the tables.
         fill(a, &mut space, AT + 8 * PAGE, 1);
         let below = AT + 4 * PAGE;
-        let calls: [&dyn Fn(&mut Space<X86_64>); 4] = [
+        let calls: [Call<'_>; 4] = [
             &|space| space.edit(a).unwrap().mmap(pages(AT, 4), RW, 0).unwrap(),
             &|space| space.edit(a).unwrap().mmap(pages(AT + PAGE, 1), RW, 0).unwrap(),
             &|space| {
@@ -164,7 +167,7 @@ fn a_heap_and_a_stack_that_grow_have_all_forget_first() {
 #[test]
 fn what_shows_in_another_way_is_flushed_at_once() {
     two!(64, |m, a, _b, space, told| {
-        let calls: [&dyn Fn(&mut Space<X86_64>); 5] = [
+        let calls: [Call<'_>; 5] = [
             &|space| space.edit(a).unwrap().madvise(pages(AT, 1), Advice::DontNeed).unwrap(),
             &|space| space.edit(a).unwrap().mprotect(pages(AT, 1), AreaFlags::READ).unwrap(),
             &|space| space.edit(a).unwrap().mmap(pages(AT, 1), RW, 0).unwrap(),
