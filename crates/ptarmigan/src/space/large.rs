@@ -62,12 +62,20 @@ impl<'a, M: Machine> UnmappedLarge<'a, M> {
         let TakenData { pfn, is_zero } = on.data().take_large(on.frames(), on.pin(), order, zeroes)?;
         let block = UnmappedLarge { on, pfn };
         if zeroes && !is_zero {
-            for page in on.data().pages(pfn, order) {
-                // SAFETY: 1. taken just now.
-                unsafe { on.machine().clear_data(on.pin(), page) }?;
-            }
+            block.clear(order)?;
         }
         Ok(block)
+    }
+
+    /// Clears its 2^`order` frames. A call, so that the loop is there once, with the machine's
+    /// function in it.
+    #[inline(never)]
+    fn clear(&self, order: u8) -> Result<(), NoFrame> {
+        for page in self.on.data().pages(self.pfn, order) {
+            // SAFETY: 1. taken just now.
+            unsafe { self.on.machine().clear_data(self.on.pin(), page) }?;
+        }
+        Ok(())
     }
 
     /// Returns its first frame, of whose reference the caller has to take care.
