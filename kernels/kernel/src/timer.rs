@@ -79,9 +79,56 @@ impl Timer {
     }
 }
 
+/// Timers of each process: of real time, and twice of the time of a CPU.
+pub const INTERVALS: usize = 3;
+
+/// The three timers of a process.
+#[derive(Clone, Copy)]
+pub struct Intervals {
+    each: [Timer; INTERVALS],
+    /// One of them was set.
+    is_any: bool,
+}
+
+impl Intervals {
+    /// Those of a process that has set none.
+    pub const NONE: Intervals = Intervals { each: [Timer::NONE; INTERVALS], is_any: false };
+
+    /// Whether one of them was set.
+    pub fn is_any(&self) -> bool {
+        self.is_any
+    }
+
+    /// Returns one of them.
+    pub fn get(&self, which: usize) -> &Timer {
+        &self.each[which % INTERVALS]
+    }
+
+    /// Returns one of them, to be changed.
+    pub fn get_mut(&mut self, which: usize) -> &mut Timer {
+        &mut self.each[which % INTERVALS]
+    }
+
+    /// Sets one of them, as [`Timer::set`] does.
+    pub fn set(&mut self, which: usize, now: u64, next: u64, interval: u64) {
+        self.get_mut(which).set(now, next, interval);
+        self.is_any = true;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_three_of_a_process_are_apart() {
+        let mut three = Intervals::NONE;
+        assert!(!three.is_any());
+        three.set(1, 0, 5, 0);
+        assert!(three.is_any());
+        assert_eq!((three.get(0).setting(1), three.get(1).setting(1)), ((0, 0), (4, 0)));
+        assert_eq!((three.get_mut(1).take(7), three.get(1).setting(7)), (1, (0, 0)));
+    }
 
     #[test]
     fn a_timer_counts_what_was_not_read() {

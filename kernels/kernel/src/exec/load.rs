@@ -169,7 +169,7 @@ impl<A: Arch> Sys<'_, A> {
         let task = tasks.get_mut(me);
         (task.space, task.clear_tid, task.signals.suspended) = (number, 0, None);
         task.signals.stack = SignalStack::NONE;
-        self.state.timers.exec(process);
+        self.state.timers.end(process);
         kernel.let_go(self.state, before);
     }
 }

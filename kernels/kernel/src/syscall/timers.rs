@@ -8,7 +8,8 @@ use crate::errno::Errno;
 use crate::signal::SIGNALS;
 use crate::signal::number::SIGALRM;
 use crate::task::Clock;
-use crate::task::timers::{INTERVALS, Notice};
+use crate::task::timers::Notice;
+use crate::timer::INTERVALS;
 
 /// Nanoseconds of a microsecond.
 const MICRO: u64 = 1000;
@@ -24,9 +25,11 @@ impl<A: Arch> Sys<'_, A> {
     /// the interval.
     fn change_interval(&mut self, which: usize, value: u64, interval: u64) -> (u64, u64) {
         let (owner, now) = (self.process_slot(), self.interval_now(which));
-        let before = self.state.timers.interval(owner, which).setting(now);
+        let intervals = &mut self.state.tasks.process_mut(owner).intervals;
+        let before = intervals.get(which).setting(now);
         let next = if value == 0 { 0 } else { now.saturating_add(value) };
-        self.state.timers.set_interval(owner, which, now, next, interval);
+        intervals.set(which, now, next, interval);
+        self.state.timers.look_at(if which == 0 { Clock::Real } else { Clock::Process(0) }, next);
         before
     }
 
@@ -72,8 +75,8 @@ impl<A: Arch> Sys<'_, A> {
     /// `getitimer`.
     pub(super) fn interval(&mut self, which: u64, at: u64) -> Result<u64, Errno> {
         let which = Self::which_interval(which)?;
-        let (owner, now) = (self.process_slot(), self.interval_now(which));
-        let setting = self.state.timers.interval(owner, which).setting(now);
+        let now = self.interval_now(which);
+        let setting = self.process().intervals.get(which).setting(now);
         self.put_interval(at, setting)
     }
 

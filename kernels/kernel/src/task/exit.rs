@@ -11,6 +11,7 @@ use crate::lock::Guard;
 use crate::memory::TaskSpace;
 use crate::report::{Ending, FAIL, PASS};
 use crate::signal::{Info, number};
+use crate::timer::Intervals;
 use crate::{Kernel, State};
 
 /// The slot of process 1 and of its first task.
@@ -96,6 +97,7 @@ impl<A: Arch> Kernel<A> {
     fn end_process(&'static self, state: &mut State, process: usize, status: i32) {
         self.leave_files(state, process);
         state.timers.end(process);
+        state.tasks.process_mut(process).intervals = Intervals::NONE;
         state.tasks.get_mut(process).doing = Doing::Ended(status);
         if process == INIT {
             let outcome = if status == 0 { PASS } else { FAIL };

@@ -5,6 +5,7 @@ use ptarmigan::addr::VirtRange;
 use crate::fs::Descriptors;
 use crate::signal::Pending;
 use crate::signal::set::Actions;
+use crate::timer::Intervals;
 
 use super::family::Family;
 use super::limits::Limits;
@@ -60,6 +61,8 @@ pub struct Process {
     pub children: Usage,
     /// How it is to be favoured, from -20 to 19.
     pub nice: i8,
+    /// Its timers of `setitimer` and `alarm`.
+    pub intervals: Intervals,
 }
 
 impl Process {
@@ -87,6 +90,7 @@ impl Process {
             usage: Usage::NONE,
             children: Usage::NONE,
             nice: 0,
+            intervals: Intervals::NONE,
         }
     }
 
@@ -110,6 +114,7 @@ impl Process {
         (self.limits, self.nice) = (parent.limits, parent.nice);
         (self.usage, self.children) = (Usage::NONE, Usage::NONE);
         self.pending.clear();
+        self.intervals = Intervals::NONE;
         self.family = Family::NONE;
         (self.ports, self.is_forced, self.status) = (parent.ports, false, None);
     }

@@ -4,19 +4,16 @@
 use super::Clock;
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::limits::TASKS;
 use crate::signal::info::{Detail, SI_TIMER};
 use crate::signal::number::{SIGALRM, SIGPROF, SIGVTALRM};
 use crate::signal::{Info, bit};
-use crate::timer::{NEVER, Timer};
+use crate::timer::{INTERVALS, NEVER, Timer};
 use crate::{Kernel, State};
 
 /// Timers that programs make, at the most.
 pub const MADE: usize = 128;
-/// Timers of each process.
-pub const INTERVALS: usize = 3;
-/// The signals of these: of real time, and twice of the time of a CPU. The kernel's share of it is
-/// not known, so that the last two are alike.
+/// The signals of the three timers of a process. The kernel's share of a CPU's time is not known, so
+/// that the last two are alike.
 const SIGNALS: [u8; INTERVALS] = [SIGALRM, SIGVTALRM, SIGPROF];
 
 /// Where the signal of a timer goes.
@@ -65,10 +62,9 @@ impl Made {
 
 /// All timers that send signals.
 pub struct Timers {
-    intervals: [[Timer; INTERVALS]; TASKS],
     made: [Made; MADE],
-    /// Processes that have, or had, a timer.
-    owners: [bool; TASKS],
+    /// Timers that programs have made and not deleted.
+    used: usize,
     /// When a timer of real time expires next.
     due: u64,
     /// Timers of a CPU's time were set.
@@ -78,13 +74,7 @@ pub struct Timers {
 impl Timers {
     /// Makes tables without timers.
     pub const fn new() -> Self {
-        Timers {
-            intervals: [[Timer::NONE; INTERVALS]; TASKS],
-            made: [Made::NONE; MADE],
-            owners: [false; TASKS],
-            due: NEVER,
-            counts_cpus: false,
-        }
+        Timers { made: [Made::NONE; MADE], used: 0, due: NEVER, counts_cpus: false }
     }
 
     /// Makes a timer for a process, which sends `signal`, and the number `value` with it. The
@@ -105,7 +95,7 @@ impl Timers {
         let value = value.unwrap_or(free as u64);
         self.made[free] =
             Made { owner, clock, timer: Timer::NEW, notice, signal, value, is_sent: false, overrun: 0 };
-        self.owners[owner % TASKS] = true;
+        self.used += 1;
         Ok(free)
     }
 
@@ -126,6 +116,7 @@ impl Timers {
     /// As [`made`](Self::made).
     pub fn delete(&mut self, owner: usize, id: u64) -> Result<(), Errno> {
         *self.made(owner, id)? = Made::NONE;
+        self.used -= 1;
         Ok(())
     }
 
@@ -143,20 +134,8 @@ impl Timers {
         Ok(())
     }
 
-    /// Returns one of the three timers of a process.
-    pub fn interval(&self, owner: usize, which: usize) -> &Timer {
-        &self.intervals[owner % TASKS][which % INTERVALS]
-    }
-
-    /// Sets one of the three timers of a process; `now` is the time of its clock.
-    pub fn set_interval(&mut self, owner: usize, which: usize, now: u64, next: u64, interval: u64) {
-        self.intervals[owner % TASKS][which % INTERVALS].set(now, next, interval);
-        self.owners[owner % TASKS] = true;
-        self.look_at(if which == 0 { Clock::Real } else { Clock::Process(0) }, next);
-    }
-
     /// Has a timer be looked at when its time comes.
-    fn look_at(&mut self, clock: Clock, next: u64) {
+    pub fn look_at(&mut self, clock: Clock, next: u64) {
         match (clock, next) {
             (_, 0) => {}
             (Clock::Real, next) => self.due = self.due.min(next),
@@ -164,20 +143,14 @@ impl Timers {
         }
     }
 
-    /// Begins another program: timers that the old one has made go, the three stay.
-    pub fn exec(&mut self, owner: usize) {
-        if self.owners[owner % TASKS] {
-            for made in self.made.iter_mut().filter(|made| made.timer.is_used && made.owner == owner) {
-                *made = Made::NONE;
-            }
-        }
-    }
-
-    /// Ends a process: all of its timers go.
+    /// Ends a program, as exec and exit do: timers that it has made go.
     pub fn end(&mut self, owner: usize) {
-        self.exec(owner);
-        if core::mem::take(&mut self.owners[owner % TASKS]) {
-            self.intervals[owner % TASKS] = [Timer::NONE; INTERVALS];
+        if self.used == 0 {
+            return;
+        }
+        for made in self.made.iter_mut().filter(|made| made.timer.is_used && made.owner == owner) {
+            *made = Made::NONE;
+            self.used -= 1;
         }
     }
 
@@ -208,14 +181,14 @@ impl<A: Arch> Kernel<A> {
     pub(super) fn expire(&'static self, state: &mut State, real: bool, now: u64) {
         let (mut due, mut is_any) = (NEVER, false);
         for owner in state.tasks.slots() {
-            if !state.timers.owners[owner % TASKS] {
+            if !state.tasks.process(owner).intervals.is_any() {
                 continue;
             }
             let clock = Clock::Process(state.tasks.process(owner).pid);
             for which in if real { 0..1 } else { 1..INTERVALS } {
                 let clock = if real { Clock::Real } else { clock };
                 let Some(now) = state.tasks.time_of(clock, now) else { continue };
-                let timer = &mut state.timers.intervals[owner % TASKS][which];
+                let timer = state.tasks.process_mut(owner).intervals.get_mut(which);
                 let expired = timer.take(now);
                 let next = timer.due(now);
                 (due, is_any) = (due.min(next), is_any || next != NEVER);
@@ -300,22 +273,8 @@ mod tests {
         assert_eq!((timers.delete(4, 0), timers.delete(3, 0)), (Err(Errno::EINVAL), Ok(())));
         while timers.create(5, Clock::Real, Notice::Process, 14, None).is_ok() {}
         assert_eq!(timers.create(5, Clock::Real, Notice::Process, 14, None), Err(Errno::EAGAIN));
-        timers.exec(5);
+        timers.end(5);
         assert!(timers.made(5, 0).is_err() && timers.made(4, 1).is_ok());
-    }
-
-    #[test]
-    fn the_three_of_a_process_outlive_its_program_and_end_with_it() {
-        let mut timers = timers();
-        timers.set_interval(2, 0, 100, 150, 10);
-        assert!(!timers.is_due(149) && timers.is_due(150) && !timers.counts_cpus());
-        timers.set_interval(2, 1, 0, 5, 0);
-        assert!(timers.counts_cpus());
-        timers.exec(2);
-        assert_eq!(timers.interval(2, 0).setting(120), (30, 10));
-        timers.end(2);
-        assert_eq!(timers.interval(2, 0).setting(120), (0, 0));
-        assert_eq!(timers.interval(2, 1).setting(0), (0, 0));
     }
 
     #[test]
