@@ -303,7 +303,8 @@ fn a_program_that_an_attached_process_starts_is_recorded() {
         let Some(recorder) = attach(&dir, method, None, &server.pid().to_string(), &[]) else { continue };
         std::thread::sleep(Duration::from_millis(500));
         server.does("exec");
-        std::thread::sleep(Duration::from_millis(500));
+        // Its program has to be at rest to be sampled, also on a machine that is busy.
+        std::thread::sleep(Duration::from_millis(2_000));
         let linux = server.tables();
         kill(recorder.id() as i32, libc::SIGTERM);
         let (status, stderr) = end_of(recorder, &dir);
