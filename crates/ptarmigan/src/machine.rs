@@ -396,7 +396,7 @@ impl<'a, M: Machine> On<'a, M> {
         let (had, has) = (F::attr(level, old), F::attr(level, new));
         let first = F::frame(level, new);
         let frames = 1 << (F::shift(level) - F::PAGE_SHIFT) << F::PAGE_ORDER;
-        if has.without(had).has(Attr::EXEC) {
+        if becomes_executable(had, has) {
             self.m.before_executable(self.pin, first, frames);
         }
         if had.memory() != has.memory() {
@@ -457,4 +457,16 @@ impl<'a, M: Machine> On<'a, M> {
         // SAFETY: 1. as above (2.).
         made + unsafe { self.frames().refill_zero(self.node(), budget.saturating_sub(made), self.window()) }
     }
+}
+
+/// Whether pages whose attributes change from `had` to `has` are such as the machine is
+/// [told](On::before_changed) of.
+#[inline]
+pub(crate) fn is_told(had: Attr, has: Attr) -> bool {
+    becomes_executable(had, has) || had.memory() != has.memory()
+}
+
+#[inline]
+fn becomes_executable(had: Attr, has: Attr) -> bool {
+    has.without(had).has(Attr::EXEC)
 }

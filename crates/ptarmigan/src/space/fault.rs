@@ -307,6 +307,12 @@ impl<F: Format> State<F> {
         attr | Attr(u32::from(flags.0) & Attr::EXEC.0) | flags.key(const { AreaFlags::keys::<F>() })
     }
 
+    /// Returns the attributes of a page that an access has just used.
+    pub(super) fn attr_used(flags: AreaFlags, access: Access) -> Attr {
+        let written = if access == Access::Write { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
+        Self::attr(flags) | written
+    }
+
     /// Notes that the area of the fault holds a private page from now on: fork must copy it.
     #[inline]
     fn note_private<M: SpaceMachine>(&self, on: On<'_, M>, flags: AreaFlags, hint: Hint) {

@@ -152,6 +152,9 @@ impl<F: Format> State<F> {
                 Ok(Some(Outcome::Done(Done::Spurious)))
             }
             (Entry::Leaf, raw) => Ok(Some(self.gain_whole::<M, SHARED>(on, tlb, start, access, raw, &area))),
+            (Entry::None, _) if start < area.start || area.end - start < Tables::<F>::large_size() => {
+                Ok(None)
+            }
             (Entry::None, _) if area.flags.has_object() => {
                 Ok(self.fault_block::<M, SHARED>(on, tlb, start, access, &area))
             }
@@ -166,6 +169,15 @@ impl<F: Format> State<F> {
         }
     }
 
+    /// The attributes that an access, which `area` allows, gives its large page `raw`; `None` if the
+    /// write has to go to other frames.
+    fn attr_gained<M: Machine>(on: On<'_, M>, access: Access, raw: u64, area: &Area) -> Option<Attr> {
+        let in_place = access != Access::Write
+            || area.flags.has(AreaFlags::SHARED)
+            || is_sole::<F, M>(on, Tables::<F>::LARGE, raw);
+        in_place.then(|| Self::attr_used(area.flags, access))
+    }
+
     /// Gives an access to the large page `raw` at `start`, which `area` allows, if that takes no
     /// more than a change of its entry.
     fn gain_whole<M: SpaceMachine, const SHARED: bool>(
@@ -177,14 +189,11 @@ impl<F: Format> State<F> {
         raw: u64,
         area: &Area,
     ) -> Outcome {
-        let level = Tables::<F>::LARGE;
-        let writes = access == Access::Write;
-        let owned = !writes || area.flags.has(AreaFlags::SHARED) || is_sole::<F, M>(on, level, raw);
-        if const { F::EVER_BREAKS || F::KEPT != 0 } || !owned || self.tables.may_be_groups() {
+        if const { F::EVER_BREAKS || F::KEPT != 0 } || self.tables.may_be_groups() {
             return Outcome::Exclusive;
         }
-        let extra = if writes { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
-        let attr = Self::attr(area.flags) | extra;
+        let level = Tables::<F>::LARGE;
+        let Some(attr) = Self::attr_gained(on, access, raw, area) else { return Outcome::Exclusive };
         let gain = |raw| Self::gained(level, raw, attr);
         on.before_changed::<F>(level, raw, gain(raw));
         let others = Use::private(tlb.is_unloaded());
@@ -195,8 +204,8 @@ impl<F: Format> State<F> {
         Outcome::Done(Done::Reused)
     }
 
-    /// Maps the machine's block of zeroes at `start`, if it has one, it fits into `area` and there is
-    /// memory for its tables; `None` otherwise.
+    /// Maps the machine's block of zeroes at `start`, if it has one and there is memory for its
+    /// tables; `None` otherwise.
     fn fault_zeroes<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
@@ -204,9 +213,6 @@ impl<F: Format> State<F> {
         start: u64,
         area: &Area,
     ) -> Option<Outcome> {
-        if start < area.start || area.end - start < Tables::<F>::large_size() {
-            return None;
-        }
         let zeroes = on.machine().zero_block()?.get::<F, M>(on)?;
         if SHARED && !self.tables.has_large_table(on, start) {
             return Some(Outcome::Exclusive);
@@ -215,8 +221,7 @@ impl<F: Format> State<F> {
         self.put_block::<M, SHARED>(on, tlb, start, (zeroes, attr), None, Done::Zero)
     }
 
-    /// Maps a large page of zeroes at `start`, if it fits into `area` and there is memory for it;
-    /// `None` otherwise.
+    /// Maps a large page of zeroes at `start`, if there is memory for it; `None` otherwise.
     fn fault_whole<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
@@ -224,21 +229,18 @@ impl<F: Format> State<F> {
         start: u64,
         area: &Area,
     ) -> Result<Option<Outcome>, FaultError> {
-        if start < area.start || area.end - start < Tables::<F>::large_size() {
-            return Ok(None);
-        }
         if SHARED && !self.tables.has_large_table(on, start) {
             return Ok(Some(Outcome::Exclusive));
         }
         let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(None) };
-        let attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
+        let attr = Self::attr_used(area.flags, Access::Write);
         let first = block.pfn;
         Ok(self.put_block::<M, SHARED>(on, tlb, start, (first, attr), Some(block), Done::Large))
     }
 
-    /// Maps a large page of the object behind `area` at `start`, if it fits into the area, the
-    /// object has a block for it and there is memory for its tables; `None` otherwise, and for a
-    /// write that makes a private copy.
+    /// Maps a large page of the object behind `area` at `start`, if the object has a block for it
+    /// and there is memory for its tables; `None` otherwise, and for a write that makes a private
+    /// copy.
     fn fault_block<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
@@ -247,11 +249,11 @@ impl<F: Format> State<F> {
         access: Access,
         area: &Area,
     ) -> Option<Outcome> {
-        let (size, writes) = (Tables::<F>::large_size(), access == Access::Write);
-        if start < area.start || area.end - start < size || writes && !area.flags.has(AreaFlags::SHARED) {
+        if access == Access::Write && !area.flags.has(AreaFlags::SHARED) {
             return None;
         }
-        let (page, pages) = (area.offset_at(start) >> F::PAGE_SHIFT, (size >> F::PAGE_SHIFT) as u32);
+        let page = area.offset_at(start) >> F::PAGE_SHIFT;
+        let pages = (Tables::<F>::large_size() >> F::PAGE_SHIFT) as u32;
         let first = on.machine().backing_block(area.object, page, pages)?;
         if !is_aligned::<F>(first, Tables::<F>::LARGE) {
             return None;
@@ -259,8 +261,7 @@ impl<F: Format> State<F> {
         if SHARED && !self.tables.has_large_table(on, start) {
             return Some(Outcome::Exclusive);
         }
-        let extra = if writes { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
-        let attr = Self::attr(area.flags) | Attr::SPECIAL | extra;
+        let attr = Self::attr_used(area.flags, access) | Attr::SPECIAL;
         self.put_block::<M, SHARED>(on, tlb, start, (first, attr), None, Done::Backed)
     }
 
@@ -315,13 +316,8 @@ impl<F: Format> State<F> {
         on.tlb().may_flush(on.pin())?;
         let start = va & !(Tables::<F>::large_size() - 1);
         let range = VirtRange { start, end: start + Tables::<F>::large_size() };
-        let allowed = Self::attr(area.flags);
         let mut gather = self.tables.gather(on, tlb, true);
-        let writable = allowed | Attr::WRITE | Attr::DIRTY;
-        let writes = access == Access::Write;
-        let shared = area.flags.has(AreaFlags::SHARED);
-        if !writes || shared || is_sole::<F, M>(on, Tables::<F>::LARGE, raw) {
-            let attr = if writes { writable } else { allowed };
+        if let Some(attr) = Self::attr_gained(on, access, raw, &area) {
             self.tables
                 .change_permissions(range, &mut gather, |level, _, raw| Self::gained(level, raw, attr));
             return Ok(Some(Done::Reused));
@@ -331,7 +327,9 @@ impl<F: Format> State<F> {
         let special = F::is_special(Tables::<F>::LARGE, raw);
         let zeroes = special && !area.flags.has_object();
         let copies = zeroes || self.large.copy && !special;
-        if copies && self.copy_large(on, start, raw, writable, zeroes, &mut gather)? {
+        if copies
+            && self.copy_large(on, start, raw, Self::attr_used(area.flags, access), zeroes, &mut gather)?
+        {
             if let Some((hint, _)) = self.areas.search(on, va).filter(|_| zeroes) {
                 self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
             }

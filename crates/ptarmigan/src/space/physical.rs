@@ -154,8 +154,7 @@ impl<F: Format> State<F> {
 
     /// The attributes of a page of an area of physical memory that an access has just used.
     fn attr_of_physical(area: &Area, access: Access) -> Attr {
-        let extra = if access == Access::Write { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
-        (Self::attr(area.flags) | Attr::SPECIAL | extra).with_memory(area.memory())
+        (Self::attr_used(area.flags, access) | Attr::SPECIAL).with_memory(area.memory())
     }
 
     /// Serves a fault in an area of physical memory, which allows the access. A call of few values,

@@ -1,10 +1,9 @@
 //! The large page of zeroes that reads show.
 use super::large::UnmappedLarge;
-use crate::addr::Pfn;
+use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::format::Format;
 use crate::frames::Frames;
 use crate::machine::{Machine, On};
-use crate::page::Level;
 use crate::table::{Tables, is_aligned};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,8 +35,8 @@ impl ZeroBlock {
             Some(first) => first,
             None => self.take::<F, M>(on)?,
         };
-        let frames = (Tables::<F>::large_size() >> crate::addr::FRAME_SHIFT) as u32;
-        let fits = self.frames(on.frames()) >= frames && is_aligned::<F>(first, Level(1));
+        let frames = (Tables::<F>::large_size() >> FRAME_SHIFT) as u32;
+        let fits = self.frames(on.frames()) >= frames && is_aligned::<F>(first, Tables::<F>::LARGE);
         fits.then_some(first)
     }
 

@@ -1,5 +1,6 @@
 //! The meaning of a change for an entry of a page, asked once for entries that change alike.
 use crate::format::{Attr, Format};
+use crate::machine::is_told;
 use crate::page::Level;
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -34,8 +35,7 @@ impl Meaning {
     #[inline(never)]
     pub fn of<F: Format>(level: Level, raw: u64, new: u64) -> Meaning {
         let (had, has) = (F::attr(level, raw), F::attr(level, new));
-        let told = has.without(had).has(Attr::EXEC) || had.memory() != has.memory();
-        Meaning { gains: gains::<F>(level, raw, new), told }
+        Meaning { gains: gains::<F>(level, raw, new), told: is_told(had, has) }
     }
 }
 

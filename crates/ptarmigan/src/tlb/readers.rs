@@ -28,9 +28,7 @@ impl Epoch {
     fn is_reached_by(self, seen: usize) -> bool {
         seen.wrapping_sub(self.0) as isize >= 0
     }
-}
 
-impl Epoch {
     /// Returns the later one of two moments.
     pub(crate) fn or_later(self, other: Epoch) -> Epoch {
         if self.is_reached_by(other.0) { other } else { self }

@@ -11,15 +11,15 @@ use ptarmigan::space::{
 };
 use ptarmigan_hosted::HostConfig;
 
-const PAGE: u64 = 4096;
-const M2: u64 = 2 << 20;
-const AT: u64 = 0x40_0000_0000;
-const RW: AreaFlags = AreaFlags(3);
-const ALL: LargePages = LargePages { in_new_areas: true, copy: false };
+pub const PAGE: u64 = 4096;
+pub const M2: u64 = 2 << 20;
+pub const AT: u64 = 0x40_0000_0000;
+pub const RW: AreaFlags = AreaFlags(3);
+pub const ALL: LargePages = LargePages { in_new_areas: true, copy: false };
 const LIMITS: CollapseLimits = CollapseLimits { spans: 100, missing: 512 };
 
 /// A space with an area of `bytes` from `AT` on that may have large pages.
-fn space<M: SpaceMachine>(on: On<'_, M>, bytes: u64) -> Space<X86_64> {
+pub fn space<M: SpaceMachine>(on: On<'_, M>, bytes: u64) -> Space<X86_64> {
     let mut space = Space::new(on).unwrap();
     let mut edit = space.edit(on).unwrap();
     edit.set_large_pages(ALL);
@@ -28,7 +28,7 @@ fn space<M: SpaceMachine>(on: On<'_, M>, bytes: u64) -> Space<X86_64> {
 }
 
 /// Offsets and binary logarithms of the bytes of all leaves from `AT` on.
-fn leaves<M: SpaceMachine>(on: On<'_, M>, space: &Space<X86_64>) -> Vec<(u64, u32)> {
+pub fn leaves<M: SpaceMachine>(on: On<'_, M>, space: &Space<X86_64>) -> Vec<(u64, u32)> {
     let mut leaves = Vec::new();
     let all = VirtRange { start: 0, end: X86_64::USER_END };
     space.tree().walk_leaves(on, all, |leaf| leaves.push((leaf.at.0.wrapping_sub(AT), leaf.shift))).unwrap();

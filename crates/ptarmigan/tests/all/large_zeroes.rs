@@ -1,37 +1,16 @@
 //! The block of zeroes that reads map where there may be large pages.
 use crate::common::{any_frame, each_allocation_fails, ends_without_memory, range, va};
 use crate::formats::{on_failing_machine, on_machine, small};
-use ptarmigan::addr::{Pfn, VirtRange};
-use ptarmigan::format::{Attr, Format, X86_64};
+use crate::large_spaces::{ALL, AT, M2, PAGE, RW, leaves, space};
+use ptarmigan::addr::Pfn;
+use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::Request;
 use ptarmigan::machine::On;
-use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, Done, LargePages, Space, SpaceMachine};
+use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, Done, Space, SpaceMachine};
 use ptarmigan_hosted::{Host, HostConfig};
-
-const PAGE: u64 = 4096;
-const M2: u64 = 2 << 20;
-const AT: u64 = 0x40_0000_0000;
-const RW: AreaFlags = AreaFlags(3);
 
 fn config() -> HostConfig {
     HostConfig { bytes: 64 << 20, zero_block: true, ..small() }
-}
-
-/// A space with an area of `spans` spans from `AT` on that may have large pages.
-fn space<M: SpaceMachine>(on: On<'_, M>, spans: u64) -> Space<X86_64> {
-    let mut space = Space::new(on).unwrap();
-    let mut edit = space.edit(on).unwrap();
-    edit.set_large_pages(LargePages { in_new_areas: true, copy: false });
-    edit.mmap(range(AT, AT + spans * M2), RW, 0).unwrap();
-    space
-}
-
-/// Offsets and binary logarithms of the bytes of all leaves from `AT` on.
-fn leaves<M: SpaceMachine>(on: On<'_, M>, space: &Space<X86_64>) -> Vec<(u64, u32)> {
-    let mut leaves = Vec::new();
-    let all = VirtRange { start: 0, end: X86_64::USER_END };
-    space.tree().walk_leaves(on, all, |leaf| leaves.push((leaf.at.0.wrapping_sub(AT), leaf.shift))).unwrap();
-    leaves
 }
 
 /// The frame of the page at an offset, and whether it may be written.
@@ -47,7 +26,7 @@ fn first(host: &Host<X86_64>) -> Pfn {
 #[test]
 fn reads_of_whole_spans_show_one_block_and_the_first_write_a_large_page() {
     on_machine::<X86_64, _>(config(), |host, on| {
-        let mut space = space(on, 2);
+        let mut space = space(on, 2 * M2);
         let mut fault = |at, access| space.fault(on, va(AT + at), access);
         assert_eq!(host.zero_block().unwrap().first(), None, "nobody has read yet");
         assert_eq!(fault(5 * PAGE, Access::Read), Ok(Done::Zero));
@@ -77,7 +56,7 @@ fn ends_of_areas_and_machines_without_a_block_show_pages() {
     on_machine::<X86_64, _>(config(), |host, on| {
         let mut space = Space::<X86_64>::new(on).unwrap();
         let mut edit = space.edit(on).unwrap();
-        edit.set_large_pages(LargePages { in_new_areas: true, copy: false });
+        edit.set_large_pages(ALL);
         edit.mmap(range(AT + PAGE, AT + 2 * M2 - PAGE), RW, 0).unwrap();
         for at in [PAGE, M2] {
             assert_eq!(space.fault(on, va(AT + at), Access::Read), Ok(Done::Zero));
@@ -87,7 +66,7 @@ fn ends_of_areas_and_machines_without_a_block_show_pages() {
         space.end(on).unwrap();
     });
     on_machine::<X86_64, _>(HostConfig { zero_block: false, ..config() }, |_, on| {
-        let mut space = space(on, 1);
+        let mut space = space(on, M2);
         assert_eq!(space.fault(on, va(AT), Access::Read), Ok(Done::Zero));
         assert_eq!(leaves(on, &space), [(0, 12)]);
         space.end(on).unwrap();
@@ -97,7 +76,7 @@ fn ends_of_areas_and_machines_without_a_block_show_pages() {
 #[test]
 fn without_a_free_block_a_write_splits_it_and_copies_a_page() {
     on_machine::<X86_64, _>(config(), |host, on| {
-        let mut space = space(on, 1);
+        let mut space = space(on, M2);
         space.fault(on, va(AT), Access::Read).unwrap();
         let zeroes = first(host);
         // The other blocks, so that none is left for a large page.
@@ -123,7 +102,7 @@ fn without_a_free_block_a_write_splits_it_and_copies_a_page() {
 #[test]
 fn permissions_moves_and_holes_never_let_it_be_written() {
     on_machine::<X86_64, _>(config(), |host, on| {
-        let mut space = space(on, 2);
+        let mut space = space(on, 2 * M2);
         for at in [0, M2] {
             space.fault(on, va(AT + at), Access::Read).unwrap();
         }
@@ -152,7 +131,7 @@ fn permissions_moves_and_holes_never_let_it_be_written() {
 fn whichever_allocation_fails_reads_and_writes_lose_nothing() {
     on_failing_machine(|_, on, fail| {
         each_allocation_fails(2, |k| {
-            let mut space = space(on, 4);
+            let mut space = space(on, 4 * M2);
             let mut failed = false;
             fail.set(k);
             for span in 0..4 {
