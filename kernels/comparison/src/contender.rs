@@ -98,9 +98,9 @@ pub fn of(program: &str) -> &'static [Contender] {
 /// Returns the contenders that run a suite: on x86-64, both kernels without large pages and with
 /// them. The suite `ours` has more, and runs on other targets.
 pub fn of_suite(suite: &str) -> Vec<&'static Contender> {
-    let more = if suite == "ours" { (&OURS[..], &CONTENDERS[..]) } else { (&[][..], &[][..]) };
-    let others = more.1.iter().filter(|contender| contender.arch() != Arch::X86_64);
-    LARGE.iter().filter(|contender| !contender.is_advised()).chain(more.0).chain(others).collect()
+    let others = CONTENDERS.iter().filter(|contender| contender.arch() != Arch::X86_64);
+    let more = OURS.iter().chain(others).filter(|_| suite == "ours");
+    LARGE.iter().filter(|contender| !contender.is_advised()).chain(more).collect()
 }
 
 /// Returns the contenders of the suite `cpus`.

@@ -143,21 +143,32 @@ impl Guest<'_> {
         Ok(format!(" initrd={at:#x},{bytes}"))
     }
 
+    /// Returns the text that QEMU's plugin has written, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn counted(&self) -> Result<Option<String>, String> {
+        let read = |(_, out): (&Path, &Path)| {
+            fs::read_to_string(out)
+                .map_err(|e| format!("QEMU's plugin has written no {}: {e}", out.display()))
+        };
+        self.counter.map(read).transpose()
+    }
+
     /// Boots, and reads the results.
     ///
     /// # Errors
     ///
     /// As [`run`](Self::run), and if the guest's output is incomplete.
     pub fn boot(&self) -> Result<Boot, String> {
-        let Guest { program, counter, profiled, .. } = self;
+        let Guest { program, profiled, .. } = self;
         let cases = program.map_or(&[][..], |program| &program.cases);
         let (text, ended) = self.run()?;
         let values = results(&text, cases)
             .ok_or_else(|| format!("{ended} and no result; the guest's last line: {}", last_line(&text)))?;
-        let (counts, profile) = match counter {
-            Some((_, out)) => {
-                let text = fs::read_to_string(out)
-                    .map_err(|e| format!("QEMU's plugin has written no {}: {e}", out.display()))?;
+        let (counts, profile) = match self.counted()? {
+            Some(text) => {
                 let counts = Counts::parse(&text, cases).ok_or("QEMU's plugin has not counted every case")?;
                 (Some(counts), profiled.map(|_| profile::parse(&text)))
             }

@@ -7,6 +7,7 @@
 //! | [`linux`] | fetches Linux |
 //! | [`contender`] | who is compared |
 //! | [`guest`] | one boot |
+//! | [`boots`] | many of them |
 //! | [`rows`] | medians of boots; counts of events meanwhile |
 //! | [`print`] | tables, bars |
 //! | [`profile`] | functions of our kernel in which a case spends its instructions |
@@ -14,6 +15,7 @@
 //! | [`suite`] | suites of cases |
 //! | [`cpus`] | a suite of requests between CPUs |
 
+mod boots;
 mod cases;
 mod contender;
 mod cpus;
@@ -25,18 +27,15 @@ mod rows;
 mod split;
 mod suite;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::{fs, thread};
 
 use clap::Parser;
-use indicatif::ProgressBar;
 
 use cases::Program;
 use contender::{Arch, Contender};
-use guest::{Boot, Guest};
+use guest::{Boot, Files, Guest};
 use rows::Row;
 
 /// Runs one program on Debian's Linux 6.1 and on the library's kernel, under the same QEMU, and
@@ -120,12 +119,7 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 /// Makes the files that all boots of an architecture share. A Linux that cannot be fetched is
 /// missing.
-fn prepare(
-    options: &Options,
-    work: &Path,
-    arch: Arch,
-    contenders: &[&Contender],
-) -> Result<guest::Files, String> {
+fn prepare(options: &Options, work: &Path, arch: Arch, contenders: &[&Contender]) -> Result<Files, String> {
     let program = work.join(format!("init-{arch}"));
     let source = match &options.suite {
         Some(suite) => options.here.join("programs/suites").join(suite.trim_end_matches("-like")),
@@ -164,7 +158,20 @@ fn prepare(
     };
     let linux = fetched(contenders.iter().any(|c| c.is_linux() && !c.is_newer()), linux::kernel);
     let newer = fetched(contenders.iter().any(|c| c.is_newer()), linux::newer);
-    Ok(guest::Files { image: image.into(), archive, linux, newer, missing })
+    Ok(Files { image: image.into(), archive, linux, newer, missing })
+}
+
+/// Makes the files of each architecture that contenders are of.
+fn prepare_each(
+    options: &Options,
+    work: &Path,
+    contenders: &[&Contender],
+) -> Vec<(Arch, Result<Files, String>)> {
+    let of = |arch| -> Option<(Arch, Result<Files, String>)> {
+        let here: Vec<&Contender> = contenders.iter().copied().filter(|c| c.arch() == arch).collect();
+        (!here.is_empty()).then(|| (arch, prepare(options, work, arch, &here)))
+    };
+    Arch::ALL.into_iter().filter_map(of).collect()
 }
 
 fn compare(options: &Options) -> Result<(), String> {
@@ -198,56 +205,30 @@ fn compare(options: &Options) -> Result<(), String> {
     };
     let work = scratch()?;
     let mut files = Vec::new();
-    for arch in Arch::ALL {
-        let here: Vec<_> = contenders.iter().copied().filter(|contender| contender.arch() == arch).collect();
-        if !here.is_empty() {
-            let made = prepare(options, &work.0, arch, &here)?;
-            if let Some(problem) = made.missing.first() {
-                return Err(problem.clone());
-            }
-            files.push((arch, made));
+    for (arch, made) in prepare_each(options, &work.0, &contenders) {
+        let made = made?;
+        if let Some(problem) = made.missing.first() {
+            return Err(problem.clone());
         }
+        files.push((arch, made));
     }
     let Some(program) = program else { return print_output(&contenders, &files) };
     let counted = usize::from(!options.no_counts);
     let each = usize::from(options.boots) + counted;
     let boots: Vec<(usize, bool)> =
         (0..contenders.len() * each).map(|i| (i / each, i % each >= usize::from(options.boots))).collect();
-    let bar = ProgressBar::new(boots.len() as u64);
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..options.jobs {
-            scope.spawn(|| {
-                while let Some((index, counts)) = boots.get(next.fetch_add(1, Relaxed)).copied() {
-                    let contender = contenders[index];
-                    let result = files.iter().find(|(arch, _)| *arch == contender.arch()).map_or_else(
-                        || Err("no files".to_owned()),
-                        |(_, files)| {
-                            let out = work.0.join(format!("counts-{}", contender.name));
-                            let counter = counts.then_some((&*options.counter, &*out));
-                            Guest {
-                                contender,
-                                program: Some(program),
-                                files,
-                                words: "",
-                                cpus: 1,
-                                counter,
-                                profiled,
-                                groups: None,
-                            }
-                            .boot()
-                        },
-                    );
-                    bar.inc(1);
-                    results.lock().unwrap_or_else(|e| e.into_inner()).push((index, result));
-                }
-            });
-        }
+    let results = boots::each(options.jobs, &boots, |&(index, counts)| {
+        let contender = contenders[index];
+        let of_arch = files.iter().find(|(arch, _)| *arch == contender.arch());
+        let (_, files) = of_arch.ok_or("no files")?;
+        let out = work.0.join(format!("counts-{}", contender.name));
+        let counter = counts.then_some((&*options.counter, &*out));
+        let program = Some(program);
+        Guest { contender, program, files, words: "", cpus: 1, counter, profiled, groups: None }.boot()
     });
-    bar.finish_and_clear();
     let mut all: Vec<Vec<Boot>> = contenders.iter().map(|_| Vec::new()).collect();
-    for (index, result) in results.into_inner().unwrap_or_else(|e| e.into_inner()) {
-        all[index].push(result.map_err(|e| format!("{}: {e}", contenders[index].name))?);
+    for ((index, _), result) in boots.into_iter().zip(results) {
+        all[index].push(result.map_err(|e: String| format!("{}: {e}", contenders[index].name))?);
     }
     let rows: Vec<Row> = contenders
         .iter()
@@ -279,7 +260,7 @@ fn compare(options: &Options) -> Result<(), String> {
 }
 
 /// Boots each contender once, and prints the lines of its program: those that begin in capitals.
-fn print_output(contenders: &[&Contender], files: &[(Arch, guest::Files)]) -> Result<(), String> {
+fn print_output(contenders: &[&Contender], files: &[(Arch, Files)]) -> Result<(), String> {
     for contender in contenders {
         let (_, files) = files.iter().find(|(arch, _)| *arch == contender.arch()).ok_or("no files")?;
         let (text, ended) = Guest {

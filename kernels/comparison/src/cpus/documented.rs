@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use super::row::CpuRow;
 use super::show;
+use crate::suite::documented::TOLERANCE;
 
-/// A value may be so many times above the document's.
-const TOLERANCE: f64 = 1.03;
-/// And by as much: values are rounded there.
+/// A value may be above the document's by as much: values are rounded there.
 const ROUNDED: f64 = 0.001;
 
 /// Titles of columns that decide nothing: Linux's, which have a spread, and CPUs that caught up,

@@ -1,21 +1,17 @@
 //! Runs the suite `cpus` on all contenders and numbers of CPUs, or takes rows that were printed
 //! before, and shows them.
 
-use std::fs;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 
-use indicatif::ProgressBar;
-
-use super::row::{CpuRow, find, from_json, to_json};
+use super::row::{CpuRow, from_json, to_json};
 use super::{SUITE, documented, show};
-use crate::cases::Counts;
+use crate::boots::each;
 use crate::contender::{Arch, Contender, of_cpus};
 use crate::guest::{Files, Guest};
-use crate::suite::output;
-use crate::{Options, last_line, prepare, scratch};
+use crate::suite::Measured;
+use crate::suite::documented::check;
+use crate::suite::row::read;
+use crate::{Options, prepare_each, scratch};
 
 /// Numbers of CPUs, if the command line names none.
 const CPUS: [u8; 3] = [1, 2, 4];
@@ -46,24 +42,9 @@ impl CpuBoot<'_> {
             profiled: None,
             groups: None,
         };
-        let (text, ended) = guest.run()?;
-        let output = output::parse(&text).map_err(|e| format!("{ended}; {e}; {}", last_line(&text)))?;
-        let counted = match counter {
-            Some((_, out)) => {
-                let text = fs::read_to_string(out)
-                    .map_err(|e| format!("QEMU's plugin has written no {}: {e}", out.display()))?;
-                Counts::lines(&text).ok_or("QEMU's plugin has written a malformed line")?
-            }
-            None => Vec::new(),
-        };
-        let row = |case: &output::SuiteCase| {
-            let counts = counted.iter().find(|(number, _)| *number == case.index).map(|(_, counts)| counts);
-            if counter.is_some() && counts.is_none() {
-                return Err(format!("QEMU's plugin has not counted {}", case.name));
-            }
-            CpuRow::of((contender.name, cpus), case, &text, counts)
-        };
-        output.cases.iter().map(row).collect()
+        let measured = Measured::of(&guest)?;
+        let row = |case| CpuRow::of((contender.name, cpus), case, &measured.text, measured.counts_of(case)?);
+        measured.output.cases.iter().map(row).collect()
     }
 }
 
@@ -73,12 +54,8 @@ fn boot(options: &Options, contenders: &[&'static Contender]) -> Result<(Vec<Cpu
     let work = scratch()?;
     let mut failures: Vec<String> = Vec::new();
     let mut files: Vec<(Arch, Files)> = Vec::new();
-    for arch in Arch::ALL {
-        let here: Vec<_> = contenders.iter().copied().filter(|contender| contender.arch() == arch).collect();
-        if here.is_empty() {
-            continue;
-        }
-        match prepare(options, &work.0, arch, &here) {
+    for (arch, made) in prepare_each(options, &work.0, contenders) {
+        match made {
             Ok(mut made) => {
                 failures.append(&mut made.missing);
                 files.push((arch, made));
@@ -87,13 +64,7 @@ fn boot(options: &Options, contenders: &[&'static Contender]) -> Result<(Vec<Cpu
         }
     }
     let of_suite = &options.of_suite;
-    let mut words = String::new();
-    if !of_suite.cases.is_empty() {
-        words.push_str(&format!("cases={} ", of_suite.cases.join(",")));
-    }
-    if let Some(rounds) = of_suite.rounds {
-        words.push_str(&format!("rounds={rounds}"));
-    }
+    let words = of_suite.words();
     let cpus = if of_suite.cpus.is_empty() { &CPUS[..] } else { &of_suite.cpus };
     let mut boots = Vec::new();
     for contender in contenders {
@@ -106,51 +77,17 @@ fn boot(options: &Options, contenders: &[&'static Contender]) -> Result<(Vec<Cpu
             boots.push(CpuBoot { contender, cpus, files, words: &words, counter });
         }
     }
-    let bar = ProgressBar::new(boots.len() as u64);
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..options.jobs {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Relaxed);
-                    let Some(boot) = boots.get(number) else { break };
-                    let result = boot.run();
-                    bar.inc(1);
-                    results.lock().unwrap_or_else(|e| e.into_inner()).push((number, result));
-                }
-            });
-        }
-    });
-    bar.finish_and_clear();
-    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
-    results.sort_by_key(|(number, _)| *number);
     let mut rows = Vec::new();
-    for (number, result) in results {
+    for (boot, result) in boots.iter().zip(each(options.jobs, &boots, CpuBoot::run)) {
         match result {
             Ok(of_boot) => rows.extend(of_boot),
             Err(problem) => {
-                let CpuBoot { contender, cpus, .. } = &boots[number];
-                failures.push(format!("{} on {cpus} CPUs: {problem}", contender.name));
+                failures.push(format!("{} on {} CPUs: {problem}", boot.contender.name, boot.cpus))
             }
         }
     }
     failures.iter().for_each(|failure| eprintln!("kernels/compare: {failure}"));
     Ok((rows, failures.len()))
-}
-
-/// Reads rows that were printed before. Of a case, a contender and a number of CPUs the first row
-/// counts.
-fn read(files: &[PathBuf]) -> Result<Vec<CpuRow>, String> {
-    let mut rows: Vec<CpuRow> = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        for row in from_json(&text).map_err(|e| format!("{}: {e}", file.display()))? {
-            if find(&rows, &row.case, &row.contender, row.cpus).is_none() {
-                rows.push(row);
-            }
-        }
-    }
-    Ok(rows)
 }
 
 /// Runs the suite and shows its rows.
@@ -176,7 +113,10 @@ pub fn run(options: &Options) -> Result<(), String> {
     }
     let (rows, failed) = match &shown.from[..] {
         [] => boot(options, &contenders)?,
-        files => (read(files)?, 0),
+        files => {
+            let key = |row: &CpuRow| (row.case.clone(), row.contender.clone(), row.cpus);
+            (read(files, from_json, |a, b| key(a) == key(b))?, 0)
+        }
     };
     if options.json {
         println!("{}", to_json(&rows).map_err(|e| e.to_string())?);
@@ -186,11 +126,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         show::print(&rows);
     }
     if let Some(file) = &shown.documented {
-        let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let above = documented::above(&rows, &text);
-        if !above.is_empty() {
-            return Err(format!("above {}: {}", file.display(), above.join("; ")));
-        }
+        check(file, |text| documented::above(&rows, text))?;
     }
     if failed > 0 {
         return Err("rows are missing, for the reasons above".to_owned());

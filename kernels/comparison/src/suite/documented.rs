@@ -1,11 +1,13 @@
 //! Compares rows with the tables of a document.
 
 use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
 
 use super::row::SuiteRow;
 
-/// A row may be so many times above the document's.
-const TOLERANCE: f64 = 1.03;
+/// A value may be so many times above the document's.
+pub const TOLERANCE: f64 = 1.03;
 
 /// Returns the values of a suite by case and contender: from tables whose first column is `case`,
 /// in the part of the document below the heading that names the suite.
@@ -34,6 +36,17 @@ fn values(document: &str, suite: &str) -> HashMap<(String, String), f64> {
         }
     }
     values
+}
+
+/// Reads a document, and refuses rows of which `above` says that they are above it.
+///
+/// # Errors
+///
+/// The document cannot be read; a row is above it.
+pub fn check(file: &Path, above: impl FnOnce(&str) -> Vec<String>) -> Result<(), String> {
+    let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let above = above(&text);
+    if above.is_empty() { Ok(()) } else { Err(format!("above {}: {}", file.display(), above.join("; "))) }
 }
 
 /// Returns a line for each row that is more than 3 % above the document's, or that it has not.

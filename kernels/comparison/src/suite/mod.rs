@@ -21,61 +21,46 @@ pub mod row;
 pub mod run;
 pub mod show;
 
-use std::fs;
-use std::path::Path;
-
 use crate::cases::Counts;
-use crate::contender::Contender;
-use crate::guest::{Files, Guest};
+use crate::guest::Guest;
 use crate::last_line;
-use crate::split::GROUPS;
-use row::SuiteRow;
+use output::{Output, SuiteCase};
 
 /// The suites. `-like` says that it is written anew from the description of the suite of this name:
 /// its results are not those of the original.
 pub const SUITES: [&str; 5] =
     ["ours", "lmbench-like", "will-it-scale-like", "unixbench-like", "cortenmm-like"];
 
-/// A boot of a suite.
-pub struct SuiteBoot<'a> {
-    pub suite: &'a str,
-    pub contender: &'a Contender,
-    pub files: &'a Files,
-    /// Words of the command line for the program.
-    pub words: &'a str,
-    /// QEMU's plugin, and where it writes. Without it only instructions are counted.
-    pub counter: Option<(&'a Path, &'a Path)>,
-    /// The file of groups, for the library's kernel.
-    pub groups: Option<&'a Path>,
+/// The cases that a boot of a suite's program has measured.
+pub struct Measured {
+    /// All that the guest has printed.
+    pub text: String,
+    pub output: Output,
+    /// The plugin's counts by the numbers of cases, if there is a plugin.
+    counts: Option<Vec<(usize, Counts)>>,
 }
 
-impl SuiteBoot<'_> {
-    /// Boots, and returns the rows, and lines about cases that could not run.
+impl Measured {
+    /// Boots a guest, and reads its results.
     ///
     /// # Errors
     ///
     /// QEMU or its plugin does not run, or the output is incomplete.
-    pub fn run(&self) -> Result<(Vec<SuiteRow>, Vec<String>), String> {
-        let SuiteBoot { suite, contender, files, words, counter, groups } = *self;
-        let guest =
-            Guest { contender, program: None, files, words, cpus: 1, counter, profiled: None, groups };
+    pub fn of(guest: &Guest<'_>) -> Result<Self, String> {
         let (text, ended) = guest.run()?;
         let output = output::parse(&text).map_err(|e| format!("{ended}; {e}; {}", last_line(&text)))?;
-        let counts = match counter {
-            Some((_, out)) => {
-                let text = fs::read_to_string(out)
-                    .map_err(|e| format!("QEMU's plugin has written no {}: {e}", out.display()))?;
-                Counts::lines(&text).ok_or("QEMU's plugin has written a malformed line")?
-            }
-            None => Vec::new(),
-        };
-        let rows = output.cases.iter().map(|case| {
-            let counts = counts.iter().find(|(number, _)| *number == case.index).map(|(_, counts)| counts);
-            if counter.is_some() && counts.is_none() {
-                return Err(format!("QEMU's plugin has not counted {}", case.name));
-            }
-            Ok(SuiteRow::of(suite, contender.name, case, counts, &GROUPS))
-        });
-        Ok((rows.collect::<Result<_, _>>()?, output.left))
+        let lines = |text: String| Counts::lines(&text).ok_or("QEMU's plugin has written a malformed line");
+        Ok(Measured { text, output, counts: guest.counted()?.map(lines).transpose()? })
+    }
+
+    /// Returns the plugin's counts of a case.
+    ///
+    /// # Errors
+    ///
+    /// There is a plugin, and it has not counted the case.
+    pub fn counts_of(&self, case: &SuiteCase) -> Result<Option<&Counts>, String> {
+        let Some(counts) = &self.counts else { return Ok(None) };
+        let found = counts.iter().find(|(number, _)| *number == case.index).map(|(_, counts)| counts);
+        found.ok_or_else(|| format!("QEMU's plugin has not counted {}", case.name)).map(Some)
     }
 }

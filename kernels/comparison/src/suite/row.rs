@@ -1,5 +1,8 @@
 //! Rows of suites: from boots, or from JSON that was printed before.
 
+use std::fs;
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::output::SuiteCase;
@@ -93,6 +96,28 @@ pub fn to_json(rows: &[SuiteRow]) -> serde_json::Result<String> {
 pub fn from_json(text: &str, suite: &str) -> serde_json::Result<Vec<SuiteRow>> {
     let document: Document = serde_json::from_str(text)?;
     Ok(document.rows.into_iter().filter(|row| row.suite == suite).collect())
+}
+
+/// Reads rows from files, by `parse`. Of rows that are of the `same` the first counts.
+///
+/// # Errors
+///
+/// A file cannot be read, or is not of the form.
+pub fn read<R>(
+    files: &[PathBuf],
+    parse: impl Fn(&str) -> serde_json::Result<Vec<R>>,
+    same: impl Fn(&R, &R) -> bool,
+) -> Result<Vec<R>, String> {
+    let mut rows: Vec<R> = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        for row in parse(&text).map_err(|e| format!("{}: {e}", file.display()))? {
+            if !rows.iter().any(|other| same(other, &row)) {
+                rows.push(row);
+            }
+        }
+    }
+    Ok(rows)
 }
 
 /// Finds a row.

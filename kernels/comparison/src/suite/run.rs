@@ -2,18 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 
 use clap::Args;
-use indicatif::ProgressBar;
 
-use super::row::{SuiteRow, from_json, to_json};
-use super::{SUITES, SuiteBoot, bars, documented, picture, show};
-use crate::contender::{self, Arch, Contender};
+use super::row::{SuiteRow, from_json, read, to_json};
+use super::{Measured, SUITES, bars, documented, picture, show};
+use crate::boots;
+use crate::contender::{self, Contender};
+use crate::guest::Guest;
 use crate::split::{self, GROUPS};
-use crate::{Options, prepare, scratch};
+use crate::{Options, prepare_each, scratch};
 
 /// The output of `--suite`.
 #[derive(Args)]
@@ -46,6 +44,15 @@ pub struct SuiteOptions {
     pub documented: Option<PathBuf>,
 }
 
+impl SuiteOptions {
+    /// Returns the words of the command line that choose cases and rounds.
+    pub fn words(&self) -> String {
+        let cases = (!self.cases.is_empty()).then(|| format!("cases={} ", self.cases.join(",")));
+        let rounds = self.rounds.map(|rounds| format!("rounds={rounds}"));
+        cases.unwrap_or_default() + &rounds.unwrap_or_default()
+    }
+}
+
 /// Returns the contenders whose names contain one of the parts; without parts, all. An
 /// [extra](Contender::extra) one needs a part that names what it is beside the others.
 fn chosen(suite: &str, only: &[String]) -> Vec<&'static Contender> {
@@ -61,53 +68,41 @@ fn chosen(suite: &str, only: &[String]) -> Vec<&'static Contender> {
 fn boot(options: &Options, suite: &str, contenders: &[&Contender]) -> Result<(Vec<SuiteRow>, usize), String> {
     let work = scratch()?;
     let (mut files, mut failures) = (Vec::new(), Vec::new());
-    for arch in Arch::ALL {
-        let here: Vec<&Contender> = contenders.iter().copied().filter(|c| c.arch() == arch).collect();
-        if here.is_empty() {
-            continue;
-        }
-        let mut made = prepare(options, &work.0, arch, &here)?;
+    for (arch, made) in prepare_each(options, &work.0, contenders) {
+        let mut made = made?;
         failures.append(&mut made.missing);
         let groups = work.0.join(format!("groups-{arch}"));
-        if options.of_suite.split && here.iter().any(|contender| !contender.is_linux()) {
+        if options.of_suite.split && contenders.iter().any(|c| c.arch() == arch && !c.is_linux()) {
             fs::write(&groups, split::ranges(&made.image)?)
                 .map_err(|e| format!("{}: {e}", groups.display()))?;
         }
         files.push((arch, made, groups));
     }
-    let mut words = String::new();
-    if !options.of_suite.cases.is_empty() {
-        words.push_str(&format!("cases={} ", options.of_suite.cases.join(",")));
-    }
-    if let Some(rounds) = options.of_suite.rounds {
-        words.push_str(&format!("rounds={rounds}"));
-    }
-    let bar = ProgressBar::new(contenders.len() as u64);
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let one = |contender: &Contender| {
+    let words = options.of_suite.words();
+    let results = boots::each(options.jobs, contenders, |contender| {
         let of_arch = files.iter().find(|(arch, ..)| *arch == contender.arch());
         let (_, files, groups) = of_arch.ok_or("no files")?;
         let out = work.0.join(format!("counts-{}", contender.name));
         let counter = (!options.no_counts).then_some((&*options.counter, &*out));
         let groups = options.of_suite.split.then_some(&**groups);
-        SuiteBoot { suite, contender, files, words: &words, counter, groups }.run()
-    };
-    thread::scope(|scope| {
-        for _ in 0..options.jobs {
-            scope.spawn(|| {
-                while let Some(contender) = contenders.get(next.fetch_add(1, Relaxed)) {
-                    let result = one(contender);
-                    bar.inc(1);
-                    results.lock().unwrap_or_else(|e| e.into_inner()).push((contender.name, result));
-                }
-            });
-        }
+        let guest = Guest {
+            contender,
+            program: None,
+            files,
+            words: &words,
+            cpus: 1,
+            counter,
+            profiled: None,
+            groups,
+        };
+        let measured = Measured::of(&guest)?;
+        let row = |case| Ok(SuiteRow::of(suite, contender.name, case, measured.counts_of(case)?, &GROUPS));
+        let rows: Vec<SuiteRow> = measured.output.cases.iter().map(row).collect::<Result<_, String>>()?;
+        Ok((rows, measured.output.left))
     });
-    bar.finish_and_clear();
-    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
-    results.sort_by_key(|(name, _)| contenders.iter().position(|contender| contender.name == *name));
     let mut rows = Vec::new();
-    for (name, result) in results {
+    for (name, result) in contenders.iter().map(|contender| contender.name).zip(results) {
+        let result: Result<_, String> = result;
         match result {
             Ok((of_boot, left)) => {
                 rows.extend(of_boot);
@@ -118,21 +113,6 @@ fn boot(options: &Options, suite: &str, contenders: &[&Contender]) -> Result<(Ve
     }
     failures.iter().for_each(|failure| eprintln!("kernels/compare: {failure}"));
     Ok((rows, failures.len()))
-}
-
-/// Reads rows that were printed before.
-fn read(files: &[PathBuf], suite: &str) -> Result<Vec<SuiteRow>, String> {
-    let mut rows: Vec<SuiteRow> = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let more = from_json(&text, suite).map_err(|e| format!("{}: {e}", file.display()))?;
-        for row in more {
-            if super::row::find(&rows, &row.case, &row.contender).is_none() {
-                rows.push(row);
-            }
-        }
-    }
-    Ok(rows)
 }
 
 /// Runs a suite and shows its rows.
@@ -156,7 +136,10 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
     let shown = &options.of_suite;
     let (rows, failed) = match &shown.from[..] {
         [] => boot(options, suite, &contenders)?,
-        files => (read(files, suite)?, 0),
+        files => {
+            let same = |a: &SuiteRow, b: &SuiteRow| (&a.case, &a.contender) == (&b.case, &b.contender);
+            (read(files, |text| from_json(text, suite), same)?, 0)
+        }
     };
     if options.json {
         println!("{}", to_json(&rows).map_err(|e| e.to_string())?);
@@ -176,11 +159,7 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
         draw(file, &rows, suite)?;
     }
     if let Some(file) = &shown.documented {
-        let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let above = documented::above(&rows, &text, suite);
-        if !above.is_empty() {
-            return Err(format!("above {}: {}", file.display(), above.join("; ")));
-        }
+        documented::check(file, |text| documented::above(&rows, text, suite))?;
     }
     if failed > 0 {
         return Err("rows are missing, for the reasons above".to_owned());
