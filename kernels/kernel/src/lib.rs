@@ -41,6 +41,7 @@ pub mod limits;
 pub mod lock;
 pub mod memory;
 pub mod params;
+mod pointers;
 pub mod report;
 pub mod signal;
 pub mod slots;
@@ -58,13 +59,14 @@ use ptarmigan_kernel_base::late::Late;
 use arch::{Arch, CPUS};
 use counts::{Count, Counts};
 
+use limits::{SPACES, TASKS};
 use lock::KernelLock;
 use memory::TaskSpace;
 use memory::machine::Machine;
-use memory::space::SharedSpaces;
+use pointers::Pointers;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::space::{Done, EmptyTables, Unmapping};
-use task::{Bodies, Tasks, must};
+use task::{Body, SpacePlace, Tasks, must};
 use without::{Part, leaves_out};
 
 /// The data that the kernel lock guards.
@@ -143,9 +145,10 @@ pub struct Kernel<A: Arch> {
     stopping: AtomicBool,
     stopped: AtomicUsize,
     lock: KernelLock<State>,
-    bodies: Bodies<A>,
+    /// The bodies of tasks, by slot.
+    bodies: Pointers<Body<A>, TASKS>,
     /// The spaces that several tasks run in, by the number of their records.
-    spaces: SharedSpaces<A>,
+    spaces: Pointers<SpacePlace<A>, SPACES>,
 }
 
 impl<A: Arch> Kernel<A> {
@@ -179,8 +182,8 @@ impl<A: Arch> Kernel<A> {
                 unmapping: Unmapping::AtOnce,
                 ending: None,
             }),
-            bodies: Bodies::new(),
-            spaces: SharedSpaces::new(),
+            bodies: Pointers::new(),
+            spaces: Pointers::new(),
         }
     }
 

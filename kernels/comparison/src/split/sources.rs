@@ -86,6 +86,7 @@ const SOURCES: &[(&str, usize)] = &[
     ("kernels/kernel/src/task/", TASKS),
     ("kernels/kernel/src/signal/", TASKS),
     ("kernels/kernel/src/lock.rs", TASKS),
+    ("kernels/kernel/src/pointers.rs", TASKS),
     ("kernels/kernel/src/timer.rs", TASKS),
     ("kernels/kernel/src/", ENTRY),
     ("kernels/linux-x86/src/mmu.rs", TABLES),

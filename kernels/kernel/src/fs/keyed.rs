@@ -2,7 +2,7 @@
 
 use crate::errno::Errno;
 
-/// KeyedMemory at the most.
+/// Segments at the most.
 pub const SEGMENTS: usize = 64;
 /// `IPC_PRIVATE`: a segment that no key leads to.
 const PRIVATE: i32 = 0;

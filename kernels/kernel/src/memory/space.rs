@@ -1,8 +1,5 @@
 //! The spaces that tasks run in: a task's own, or one of several.
 
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
-
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Format};
 use ptarmigan::machine::On;
@@ -13,8 +10,7 @@ use super::machine::Machine;
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::limits::SPACES;
-use crate::task::{Shown, SpacePlace};
+use crate::task::Shown;
 
 /// The space that a task runs in.
 #[expect(clippy::large_enum_variant, reason = "mostly it is the large one, and there is no heap")]
@@ -109,25 +105,6 @@ fn fault_shared<A: Arch>(
     access: Access,
 ) -> Result<Done, FaultError> {
     space.fault(on, va, access)
-}
-
-/// The places of spaces that several tasks run in, by the number of their records.
-pub struct SharedSpaces<A: Arch>([AtomicPtr<SpacePlace<A>>; SPACES]);
-
-impl<A: Arch> SharedSpaces<A> {
-    /// Makes a table without places.
-    pub const fn new() -> Self {
-        SharedSpaces([const { AtomicPtr::new(null_mut()) }; SPACES])
-    }
-
-    /// Says where the place of a new record is. It is used with the kernel lock held, as is this.
-    pub(crate) fn set(&self, number: usize, place: *mut SpacePlace<A>) {
-        self.0[number % SPACES].store(place, Ordering::Relaxed);
-    }
-
-    fn get(&self, number: usize) -> *mut SpacePlace<A> {
-        self.0[number % SPACES].load(Ordering::Relaxed)
-    }
 }
 
 impl<A: Arch> Kernel<A> {

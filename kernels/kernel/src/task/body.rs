@@ -1,11 +1,7 @@
 //! The part of a task that its CPU alone uses.
 
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
-
 use crate::Kernel;
 use crate::arch::{Arch, Context};
-use crate::limits::TASKS;
 use crate::memory::TaskSpace;
 
 /// Registers and space of a task.
@@ -22,21 +18,6 @@ pub struct Body<A: Arch> {
 impl<A: Arch> Body<A> {
     /// The body of no task.
     pub const NONE: Self = Body { context: A::Context::NEW, space: TaskSpace::None, faults_before: 0 };
-}
-
-/// The bodies of all tasks, by slot.
-pub struct Bodies<A: Arch>([AtomicPtr<Body<A>>; TASKS]);
-
-impl<A: Arch> Bodies<A> {
-    /// Makes a table without bodies.
-    pub const fn new() -> Self {
-        Bodies([const { AtomicPtr::new(null_mut()) }; TASKS])
-    }
-
-    /// Says where the body of a new task is. The lock is held, which orders this before every use.
-    pub(super) fn set(&self, slot: usize, body: *mut Body<A>) {
-        self.0[slot % TASKS].store(body, Ordering::Relaxed);
-    }
 }
 
 impl<A: Arch> Kernel<A> {
@@ -68,6 +49,6 @@ impl<A: Arch> Kernel<A> {
         // SAFETY: 1. `claim` has set the pointer to a body, which stays until the slot is given back
         // (point 3). 2. Nobody else uses the body (point 1): CPUs give tasks up, and take them, with
         // the kernel lock held. 3. Point 2 is passed on.
-        unsafe { &mut *self.bodies.0[slot % TASKS].load(Ordering::Relaxed) }
+        unsafe { &mut *self.bodies.get(slot) }
     }
 }

@@ -113,13 +113,13 @@ impl<A: Arch> Kernel<A> {
 
     /// Gives all records back: for the kernel's end.
     pub(super) fn give_back_all(&'static self, state: &mut State) {
-        while let Some(place) = state.tasks.all.remove_any() {
-            self.give_frame(place.frame);
-        }
-        while let Some(place) = state.tasks.processes.remove_any() {
-            self.give_frame(place.frame);
-        }
-        while let Some(place) = state.tasks.spaces.remove_any() {
+        self.give_all(&mut state.tasks.all);
+        self.give_all(&mut state.tasks.processes);
+        self.give_all(&mut state.tasks.spaces);
+    }
+
+    fn give_all<T, const N: usize>(&'static self, records: &mut Records<T, N>) {
+        while let Some(place) = records.remove_any() {
             self.give_frame(place.frame);
         }
     }

@@ -26,7 +26,7 @@ mod turns;
 mod usage;
 mod wait;
 
-pub use body::{Bodies, Body};
+pub use body::Body;
 pub use clock::Clock;
 pub use clone::New;
 pub use exit::{Ends, INIT};
