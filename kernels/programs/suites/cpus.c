@@ -153,22 +153,9 @@ static void on_all(void (*work)(long thread), int together) {
 
 static int files[MOST_CPUS];
 
-/* Writes a page, drops it by itself, and reads it again. */
-static void drop_pages(long thread, int flags, int file, char after) {
-    char *memory = map_at(0, MIB, PROT_READ | PROT_WRITE, flags, file);
-    for (size_t at = 0; at < MIB; at += PAGE) {
-        volatile char *page = memory + at;
-        *page = 7;
-        madvise((void *)page, PAGE, MADV_DONTNEED);
-        if (*page != after)
-            fail("a page has changed");
-    }
-    munmap(memory, MIB);
-}
-
-static void drop_private(long thread) { drop_pages(thread, MAP_PRIVATE, files[thread], 0); }
-static void drop_anonymous(long thread) { drop_pages(thread, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
-static void drop_shared(long thread) { drop_pages(thread, MAP_SHARED, files[thread], 7); }
+static void drop_private(long thread) { drop_pages(MIB, MAP_PRIVATE, files[thread], 0); }
+static void drop_anonymous(long thread) { drop_pages(MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+static void drop_shared(long thread) { drop_pages(MIB, MAP_SHARED, files[thread], 7); }
 
 static long tlb_flush(void (*work)(long)) {
     for (int i = 0; i < cpus; i++) {

@@ -107,6 +107,19 @@ static inline void *map_at(void *at, size_t size, int rights, int flags, int fil
     return memory;
 }
 
+/* Maps memory, writes each page, drops it by itself and reads it again, and unmaps the memory. */
+static inline void drop_pages(size_t size, int flags, int file, char after) {
+    char *memory = map_at(0, size, PROT_READ | PROT_WRITE, flags, file);
+    for (size_t at = 0; at < size; at += PAGE) {
+        volatile char *page = memory + at;
+        *page = 7;
+        madvise((void *)page, PAGE, MADV_DONTNEED);
+        if (*page != after)
+            fail("a page has changed");
+    }
+    munmap(memory, size);
+}
+
 /* Private memory without a file, where the kernel puts it or at a place. */
 static inline char *anonymous(void *at, size_t size) {
     return map_at(at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);

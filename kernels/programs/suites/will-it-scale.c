@@ -68,18 +68,9 @@ static long brk1(void) {
     return 200;
 }
 
-/* Writes a page, drops it by itself, and reads it again. */
-static long drop_pages(size_t size, int flags, int file, char after) {
+static long measure_drops(size_t size, int flags, int file, char after) {
     begin();
-    char *memory = map_at(0, size, PROT_READ | PROT_WRITE, flags, file);
-    for (size_t at = 0; at < size; at += PAGE) {
-        volatile char *page = memory + at;
-        *page = 7;
-        madvise((void *)page, PAGE, MADV_DONTNEED);
-        if (*page != after)
-            fail("a page has changed");
-    }
-    munmap(memory, size);
+    drop_pages(size, flags, file, after);
     end();
     return size / PAGE;
 }
@@ -87,13 +78,13 @@ static long drop_pages(size_t size, int flags, int file, char after) {
 static long drop_file(int flags, char after) {
     /* file_of() writes a one to each page; those of the original are holes. */
     int file = empty_file(SIZE);
-    long pages = drop_pages(SIZE, flags, file, after);
+    long pages = measure_drops(SIZE, flags, file, after);
     close(file);
     return pages;
 }
 
 static long tlb_flush1(void) { return drop_file(MAP_PRIVATE, 0); }
-static long tlb_flush2(void) { return drop_pages(MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+static long tlb_flush2(void) { return measure_drops(MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
 static long tlb_flush3(void) { return drop_file(MAP_SHARED, 7); }
 
 static long fork1(void) { return forks(32); }
