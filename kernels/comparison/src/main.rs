@@ -65,8 +65,8 @@ struct Options {
     /// lines in capitals are printed, once for each contender.
     #[arg(long, value_name = "NAME", default_value = "faults")]
     program: String,
-    /// Runs a suite of cases: ours, lmbench-like, will-it-scale-like, unixbench-like, cortenmm-like,
-    /// or cpus, of requests between CPUs.
+    /// Runs a suite of cases: ours, lmbench-like, will-it-scale-like, unixbench-like,
+    /// cortenmm-like, or cpus, of requests between CPUs.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["program", "profile"])]
     suite: Option<String>,
     #[command(flatten)]

@@ -70,8 +70,8 @@ impl<A: Arch> Kernel<A> {
         (process.directory, process.umask) = (ROOT, 0o022);
         state.tree.hold(ROOT);
         let pin = self.pin();
-        // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below. 3. The
-        // slot has just been claimed.
+        // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below. 3.
+        // The slot has just been claimed.
         let body = unsafe { self.body(INIT) };
         let mut sys = Sys { kernel: self, state, body, me: INIT, pin: &pin };
         if let Err(stop) = sys.begin(inode, name.as_bytes(), command_line.text()) {

@@ -160,8 +160,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     /// As [`finish`](Self::finish), but the flush may be left to the other CPUs that run in the
-    /// space: until they come to it, programs may use the pages on them as before. `note` is told the CPUs
-    /// that may still know the pages at some moment, and the moment. Until they are
+    /// space: until they come to it, programs may use the pages on them as before. `note` is told
+    /// the CPUs that may still know the pages at some moment, and the moment. Until they are
     /// [clean](crate::tlb::Tlb::are_clean), no other page may be mapped at the addresses.
     ///
     /// All stale pages that an entry showed wait in the gather: frames that it does not hold may be

@@ -1,6 +1,7 @@
 //! Parking: a chain waits for CPUs which need not be disturbed, lazy ones, which drop their
 //! translations by themselves when they run another space, CPUs to which the flush was left, and
-//! readers that are done in a moment (REQ-33). Pages beyond the bound are flushed by force (REQ-34).
+//! readers that are done in a moment (REQ-33). Pages beyond the bound are flushed by force
+//! (REQ-34).
 //!
 //! A CPU that reads tables itself does not wait for readers, of whichever space: two CPUs that read
 //! each other's would wait for ever. It parks pages that they may have found, or leaks them on

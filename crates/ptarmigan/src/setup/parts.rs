@@ -133,8 +133,9 @@ where
 }
 
 // SAFETY: 1. The page was taken for this and cleared; entries that show it do not let writes
-// through. The block of zeroes is a field of the machine. 2. by `Objects`, whose frames are not of `Machine::data` (point 1). 3. `Setup` makes the
-// data frames and the page of zeroes of the format's order; `Objects` promises the same.
+// through. The block of zeroes is a field of the machine. 2. by `Objects`, whose frames are not of
+// `Machine::data` (point 1). 3. `Setup` makes the data frames and the page of zeroes of the
+// format's order; `Objects` promises the same.
 unsafe impl<F, W, S, O> SpaceMachine for MachineParts<'_, F, W, S, O>
 where
     F: Format,

@@ -169,8 +169,8 @@ impl<F: Format> State<F> {
         }
     }
 
-    /// The attributes that an access, which `area` allows, gives its large page `raw`; `None` if the
-    /// write has to go to other frames.
+    /// The attributes that an access, which `area` allows, gives its large page `raw`; `None` if
+    /// the write has to go to other frames.
     fn attr_gained<M: Machine>(on: On<'_, M>, access: Access, raw: u64, area: &Area) -> Option<Attr> {
         let in_place = access != Access::Write
             || area.flags.has(AreaFlags::SHARED)

@@ -80,9 +80,9 @@ pub unsafe trait SpaceMachine: Machine {
     /// written, not counted.
     fn zero_frame(&self) -> Pfn;
 
-    /// Returns the large page of zeroes of the machine, which untouched anonymous memory shows where
-    /// it may have large pages ([`AreaFlags::LARGE`]). Without one, a read there maps a page of
-    /// [`zero_frame`](Self::zero_frame).
+    /// Returns the large page of zeroes of the machine, which untouched anonymous memory shows
+    /// where it may have large pages ([`AreaFlags::LARGE`]). Without one, a read there maps a page
+    /// of [`zero_frame`](Self::zero_frame).
     fn zero_block(&self) -> Option<&ZeroBlock> {
         None
     }

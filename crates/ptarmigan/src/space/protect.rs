@@ -45,8 +45,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let tables = &mut self.state.tables;
         let writes = permissions.has(AreaFlags::WRITE);
         let frame = frame_bits::<F>();
-        // As at a fault (`State::fault_present`): frames of objects and of zeroes are special, and a
-        // frame that another entry shows is copied when it is written.
+        // As at a fault (`State::fault_present`): frames of objects and of zeroes are special, and
+        // a frame that another entry shows is copied when it is written.
         let protected = |level, raw| {
             let attr = Attr(F::attr(level, raw).0 & keep.0) | add;
             let gains = writes && !attr.has(Attr::WRITE) && !F::is_special(level, raw);

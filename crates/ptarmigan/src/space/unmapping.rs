@@ -3,8 +3,8 @@
 //!
 //! # Deferred unmapping
 //!
-//! `munmap` of private anonymous memory need not interrupt the other CPUs that run in the space. Its
-//! frames and tables are parked, and each of these CPUs forgets everything when it comes to it
+//! `munmap` of private anonymous memory need not interrupt the other CPUs that run in the space.
+//! Its frames and tables are parked, and each of these CPUs forgets everything when it comes to it
 //! ([`Tlb::catch_up`](crate::tlb::Tlb::catch_up)), at its next tick at the latest.
 //!
 //! 1. *No frame is used again before* all of these CPUs have forgotten it: it is parked, and counts
@@ -37,8 +37,8 @@ pub enum Unmapping {
     /// As Linux: before the call returns.
     #[default]
     AtOnce,
-    /// At their next [catch-up](crate::tlb::Tlb::catch_up). Until then, threads on these CPUs get no
-    /// fault where the memory was.
+    /// At their next [catch-up](crate::tlb::Tlb::catch_up). Until then, threads on these CPUs get
+    /// no fault where the memory was.
     Deferred,
 }
 

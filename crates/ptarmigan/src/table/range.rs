@@ -501,8 +501,8 @@ pub(super) fn each_leaf_table<F: Format, M: Machine>(
 }
 
 /// The lowest table that is there, above the leaf tables, and maps all of `range`, which is not
-/// empty, below the root at `root`: its address, its level and the first address that it maps. Walks
-/// begin there: most ranges are small, and need no loop over one entry of each table above.
+/// empty, below the root at `root`: its address, its level and the first address that it maps.
+/// Walks begin there: most ranges are small, and need no loop over one entry of each table above.
 #[inline]
 fn around<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, range: VirtRange) -> (PhysAddr, Level, u64) {
     let above = |level: Level| F::shift(Level(level.0 + 1));

@@ -6,9 +6,9 @@
 //!    ([`Ticket::waiting`](super::Ticket::waiting)).
 //! 2. The pages that it has unlinked get an epoch, and are parked. *Then* these CPUs are
 //!    [told](Tlb::leave_to), by a flag of each.
-//! 3. A CPU that finds its flag set takes it back, *then* reads the epoch, *then* forgets everything
-//!    it knows of user space, and notes that it has been clean at this epoch. The epoch is that of
-//!    step 2 or a later one, as the flag was set after it.
+//! 3. A CPU that finds its flag set takes it back, *then* reads the epoch, *then* forgets
+//!    everything it knows of user space, and notes that it has been clean at this epoch. The epoch
+//!    is that of step 2 or a later one, as the flag was set after it.
 //! 4. The pages are used again when each of the CPUs has been clean at their epoch.
 //!
 //! Any other flush of the space that asks such a CPU finds it two generations behind, so that it

@@ -23,8 +23,8 @@ pub struct FlushCounts {
     pub hashed: usize,
     /// CPUs that were asked by others to forget something.
     pub asked: usize,
-    /// Calls that asked any. A machine that [broadcasts](super::Mmu::BROADCASTS) needs one broadcast
-    /// for each, but for those that have CPUs load another root.
+    /// Calls that asked any. A machine that [broadcasts](super::Mmu::BROADCASTS) needs one
+    /// broadcast for each, but for those that have CPUs load another root.
     pub remote: usize,
     /// Of the CPUs that were asked, those that had to load another root, or the same anew: a
     /// broadcast cannot do this.

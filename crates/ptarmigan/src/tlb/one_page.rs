@@ -12,9 +12,9 @@ use crate::cpu::{Guard, Pinned};
 
 impl<S: Shootdown> Tlb<S> {
     /// Changes the entry of the page of 2^`shift` bytes at `page` of `space` by `change`, and has
-    /// every CPU that may know the page forget it, as [`flush`](Self::flush) does; no table has been
-    /// freed. If this CPU alone runs in the space, which is the usual case, it goes without the
-    /// lists, masks and tickets of a flush.
+    /// every CPU that may know the page forget it, as [`flush`](Self::flush) does; no table has
+    /// been freed. If this CPU alone runs in the space, which is the usual case, it goes without
+    /// the lists, masks and tickets of a flush.
     ///
     /// False if the flush could not be: the space owes one then, and also if it unwinds.
     ///

@@ -21,9 +21,9 @@ pub struct Ticket {
     /// safe root, when tables were unhooked; otherwise they may catch up when they use the space
     /// again.
     pub lazy: CpuSet,
-    /// Of these, the CPUs that have neither been flushed nor moved yet, and the active ones to which
-    /// the flush is [left](crate::space::Unmapping::Deferred). The pages of the gather are parked
-    /// until they have (REQ-33).
+    /// Of these, the CPUs that have neither been flushed nor moved yet, and the active ones to
+    /// which the flush is [left](crate::space::Unmapping::Deferred). The pages of the gather are
+    /// parked until they have (REQ-33).
     pub waiting: CpuSet,
 }
 

@@ -107,8 +107,8 @@ impl<S: Shootdown> Tlb<S> {
         // Into the mask first, then look at the generation: a flush either sees us, or we see its
         // generation.
         space.active.set(cpu);
-        // The epoch before the generation: pages that have an epoch up to this one were unlinked by a
-        // flush whose generation is seen here, so that nothing older is kept.
+        // The epoch before the generation: pages that have an epoch up to this one were unlinked by
+        // a flush whose generation is seen here, so that nothing older is kept.
         let now = self.readers.now();
         let generation = space.generation();
         if loaded.space == Some(space.id()) && loaded.generation == generation {

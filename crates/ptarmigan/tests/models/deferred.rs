@@ -30,8 +30,8 @@ fn on_both(w: &World<2>, a: On<'_, World<2>>, pages: u64) -> Arc<SharedSpace<Sma
     Arc::new(space)
 }
 
-/// CPU 0 unmaps the pages one by one, gives back what waits for no CPU, and uses what it has; CPU 1 does
-/// `other` meanwhile. In the end, all frames are back.
+/// CPU 0 unmaps the pages one by one, gives back what waits for no CPU, and uses what it has; CPU 1
+/// does `other` meanwhile. In the end, all frames are back.
 fn unmap_beside(
     preemptions: usize,
     (asids, pages): (u16, u64),

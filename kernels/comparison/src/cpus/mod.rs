@@ -1,5 +1,5 @@
-//! The suite `cpus`: requests of CPUs to others to forget translations, by interrupt, by broadcast and
-//! deferred, counted on one and more CPUs (docs/suites.md).
+//! The suite `cpus`: requests of CPUs to others to forget translations, by interrupt, by broadcast
+//! and deferred, counted on one and more CPUs (docs/suites.md).
 //!
 //! | module | task |
 //! |---|---|

@@ -48,7 +48,8 @@ impl Pair {
         }
     }
 
-    /// Returns those that a table of the rows shows: both of x86-64, unless all are of other targets.
+    /// Returns those that a table of the rows shows: both of x86-64, unless all are of other
+    /// targets.
     pub fn of(rows: &[SuiteRow]) -> Vec<Pair> {
         let has = |pair: Pair| {
             rows.iter().any(|row| row.contender == pair.here() || pair.linux().contains(&&*row.contender))

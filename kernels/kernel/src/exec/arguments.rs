@@ -1,8 +1,8 @@
 //! Arguments and environment of a program that is about to begin.
 //!
-//! The texts stand in the kernel's own memory up to [`BYTES`], and in an object from there on, whose
-//! pages are given back when the program has begun, or could not. Their limits are those of Linux:
-//! a quarter of the stack's, for texts and the words that lead to them.
+//! The texts stand in the kernel's own memory up to [`BYTES`], and in an object from there on,
+//! whose pages are given back when the program has begun, or could not. Their limits are those of
+//! Linux: a quarter of the stack's, for texts and the words that lead to them.
 
 use crate::Kernel;
 use crate::arch::Arch;

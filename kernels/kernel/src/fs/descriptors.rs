@@ -9,8 +9,8 @@ pub const DESCRIPTORS: usize = 512;
 
 const BITS: usize = u64::BITS as usize;
 
-/// Which open file each descriptor of a process leads to. Open file `n` is `n + 1` here; 0 is a free
-/// descriptor.
+/// Which open file each descriptor of a process leads to. Open file `n` is `n + 1` here; 0 is a
+/// free descriptor.
 pub struct Descriptors {
     files: [u16; DESCRIPTORS],
     /// All from here on are free.

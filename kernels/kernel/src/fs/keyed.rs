@@ -137,8 +137,8 @@ impl KeyedMemory {
         self.removed > 0
     }
 
-    /// Takes a removed segment out that `is_shown` says no space shows; returns its object, of which
-    /// the table was a user.
+    /// Takes a removed segment out that `is_shown` says no space shows; returns its object, of
+    /// which the table was a user.
     pub fn take_gone(&mut self, is_shown: impl Fn(u32) -> bool) -> Option<u32> {
         let gone = |one: &&mut Keyed| one.is_used && one.is_removed && !is_shown(one.object);
         let one = self.all.iter_mut().find(gone)?;

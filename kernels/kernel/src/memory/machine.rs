@@ -123,8 +123,8 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
     }
 }
 
-// SAFETY: 1. They are those of the parts. 2. Objects have frames of their own, taken from the zones and
-// never handed to `DataFrames`, and keep them while a task has the object mapped (`Objects`,
+// SAFETY: 1. They are those of the parts. 2. Objects have frames of their own, taken from the zones
+// and never handed to `DataFrames`, and keep them while a task has the object mapped (`Objects`,
 // "Life"). 3. Pages are frames: `Machine::new`.
 unsafe impl<A: Arch> SpaceMachine for Machine<A> {
     #[inline]

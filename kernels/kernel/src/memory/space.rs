@@ -120,7 +120,8 @@ impl<A: Arch> Kernel<A> {
         }
         let TaskSpace::Own(own) = core::mem::replace(space, TaskSpace::None) else { return };
         let place = self.spaces.get(number);
-        // SAFETY: 1. A record that has a user has its frame, where `claim_space` has made the place.
+        // SAFETY: 1. A record that has a user has its frame, where `claim_space` has made the
+        // place.
         // 2. Its one user is the caller (point 1), so nobody else has a reference to the place:
         // users take theirs away with them.
         unsafe { *place = Some(SharedSpace::new(own)) };

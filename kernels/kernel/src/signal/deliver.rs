@@ -52,7 +52,8 @@ impl Tasks {
 impl<A: Arch> Kernel<A> {
     /// Sends a signal to a process, any thread of which may take it. One that it masks waits, even
     /// if it is ignored: that may change before it is delivered. Process 1 gets only those that it
-    /// has handlers for, or masks. All that is as under Linux, where the first thread's mask counts.
+    /// has handlers for, or masks. All that is as under Linux, where the first thread's mask
+    /// counts.
     pub fn send(&'static self, state: &mut State, process: usize, signal: u8, info: Info) {
         if !Self::takes(state, process, process, signal) {
             return;

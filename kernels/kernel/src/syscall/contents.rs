@@ -90,7 +90,8 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Unmaps the pages of an object behind its new end from the caller's own space, copied ones
-    /// too, as Linux does in all spaces. Accesses to them are `SIGBUS`, and show zeroes if it grows.
+    /// too, as Linux does in all spaces. Accesses to them are `SIGBUS`, and show zeroes if it
+    /// grows.
     fn forget_pages_behind(&mut self, object: u32, size: u64) {
         const PAGE: u64 = FRAME_SIZE as u64;
         if !self.record().shown.objects().any(|shown| shown == object) {

@@ -46,9 +46,9 @@ impl<A: Arch> Kernel<A> {
     #[expect(clippy::mut_from_ref, reason = "the caller answers for its being the only one")]
     #[inline]
     pub(crate) unsafe fn body(&self, slot: usize) -> &mut Body<A> {
-        // SAFETY: 1. `claim` has set the pointer to a body, which stays until the slot is given back
-        // (point 3). 2. Nobody else uses the body (point 1): CPUs give tasks up, and take them, with
-        // the kernel lock held. 3. Point 2 is passed on.
+        // SAFETY: 1. `claim` has set the pointer to a body, which stays until the slot is given
+        // back (point 3). 2. Nobody else uses the body (point 1): CPUs give tasks up, and take
+        // them, with the kernel lock held. 3. Point 2 is passed on.
         unsafe { &mut *self.bodies.get(slot) }
     }
 }

@@ -32,8 +32,8 @@ impl<A: Arch> Kernel<A> {
         };
         tasks.collapsed = slot;
         let number = tasks.space_of(slot);
-        // SAFETY: 1. The lock is held, and the task waits. 2. The reference ends with this call. 3. It
-        // has not ended.
+        // SAFETY: 1. The lock is held, and the task waits. 2. The reference ends with this call. 3.
+        // It has not ended.
         let body = unsafe { self.body(slot) };
         let from = VirtAddr(tasks.space(number).collapse_from);
         let Ok(Ok(done)) = body.space.edit(self.on(pin), |mut edit| edit.collapse(from, LIMITS)) else {

@@ -12,8 +12,8 @@ use crate::{Kernel, State};
 
 /// Timers that programs make, at the most.
 pub const MADE: usize = 128;
-/// The signals of the three timers of a process. The kernel's share of a CPU's time is not known, so
-/// that the last two are alike.
+/// The signals of the three timers of a process. The kernel's share of a CPU's time is not known,
+/// so that the last two are alike.
 const SIGNALS: [u8; INTERVALS] = [SIGALRM, SIGVTALRM, SIGPROF];
 
 /// Where the signal of a timer goes.
