@@ -362,13 +362,14 @@ impl<F: Format> State<F> {
         let attr = attr | F::attr(level, raw).only(Attr::SOFT);
         on.before_mapped::<F>(attr, block.pfn, 1 << (F::shift(level) - F::PAGE_SHIFT));
         let new = F::leaf(level, block.pfn, attr);
-        self.tables.replace_large(start, new, gather)?;
-        block.keep();
-        if !zeroes {
-            // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a reference to
-            // the whole.
-            unsafe { release_large_flushed(on, frame) };
-        }
+        self.tables.replace_large(start, new, gather, || {
+            block.keep();
+            if !zeroes {
+                // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a
+                // reference to the whole.
+                unsafe { release_large_flushed(on, frame) };
+            }
+        })?;
         Ok(true)
     }
 }

@@ -247,7 +247,8 @@ impl<F: Format> Tables<F> {
     }
 
     /// Puts the large page `new`, of other frames, in the place of the one at `start`, which is
-    /// flushed before.
+    /// flushed before; `stands()` is called as soon as it is there, before code of the machine that
+    /// may unwind.
     ///
     /// # Errors
     ///
@@ -257,18 +258,21 @@ impl<F: Format> Tables<F> {
         start: u64,
         new: u64,
         gather: &mut Gather<'_, M>,
+        stands: impl FnOnce(),
     ) -> Result<(), TlbRefusal> {
         let on = gather.on();
         let Some(node) = self.find(on, start, Self::LARGE) else { return Ok(()) };
         let (index, shift) = (F::index(Self::LARGE, start), F::shift(Self::LARGE));
         if gather.is_private() {
             node.exchange_large(index, new, Use::Private);
+            stands();
             return Ok(());
         }
         let mut broken = Broken::<F, M::Window, _, 1>::new(|level, va| self.find(on, va, level));
         broken.add(&node, index, start);
         gather.changed_large(start, start + (1 << shift), shift);
         broken.make(|| gather.flush_so_far(), |_, _, _| new, |_, _, _| {})?;
+        stands();
         gather.became_valid_leaf(start, shift, 0, new);
         Ok(())
     }

@@ -112,6 +112,7 @@ enum Point {
     ClearData,
     CopyData,
     TakeAnonymous,
+    ZeroBlock,
     BackingFrame,
     /// A function that is an argument of a call.
     Closure,

@@ -13,7 +13,7 @@ use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{
     Charge, Charged, Check, Layer, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source,
 };
-use ptarmigan::space::SpaceMachine;
+use ptarmigan::space::{SpaceMachine, ZeroBlock};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
@@ -259,6 +259,10 @@ unsafe impl<P: Policy> SpaceMachine for RoughMachine<'_, P> {
         at(Point::BackingFrame);
         Some(self.host.backing_frame())
     }
+    fn zero_block(&self) -> Option<&ZeroBlock> {
+        at(Point::ZeroBlock);
+        self.host.zero_block()
+    }
     fn fault_around(&self) -> u32 {
         4
     }
@@ -297,7 +301,7 @@ fn rough(
     leaks: bool,
     attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut()),
 ) -> bool {
-    let host = host_of::<X>();
+    let host = host_of::<X>(number);
     let accounts = Accounts::default();
     let mmu = watched(&host);
     let (frames, kernel) = (host.frames(), Rough(host.kernel()));
@@ -330,7 +334,7 @@ fn rough(
 }
 
 /// The points of [`rough`], and the methods that they stand for.
-pub const POINTS: [(Point, &[&str]); 33] = [
+pub const POINTS: [(Point, &[&str]); 34] = [
     (Point::BeforeFlush, &["Mmu::invalidate", "Mmu::invalidate_kernel"]),
     (Point::AfterFlush, &[]),
     (Point::BeforeLoad, &["Mmu::load"]),
@@ -363,6 +367,7 @@ pub const POINTS: [(Point, &[&str]); 33] = [
     (Point::ClearData, &["Machine::clear_data"]),
     (Point::CopyData, &["Machine::copy_data"]),
     (Point::TakeAnonymous, &["Machine::take_anonymous"]),
+    (Point::ZeroBlock, &["SpaceMachine::zero_block"]),
     (
         Point::BackingFrame,
         &[

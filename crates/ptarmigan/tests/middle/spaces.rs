@@ -271,6 +271,25 @@ fn call<F: Watchable, M: SpaceMachine>(
             let cut = edit.madvise(pages(all.start + 3 * PAGE, 2), Advice::DontNeed).is_ok();
             written && cut && edit.populate(pages(all.start, 8), Access::Read).is_ok()
         }
+        // The block of zeroes: taken by a read, shown by a second one, shared with a child, and left
+        // by writes of both.
+        20 => {
+            let mut edit = space.edit(on).unwrap();
+            let size = edit.large_page_size().unwrap_or(SPAN);
+            let large = VirtRange { start: 64 * SPAN, end: 64 * SPAN + 2 * size };
+            let mapped = edit.mmap(large, rw().with(AreaFlags::LARGE), 0).is_ok();
+            let mut faults = |at, access| space.fault(on, VirtAddr(at), access).is_ok();
+            let (first, second) = (large.start, large.start + size);
+            if !(mapped && faults(first, Access::Read) && faults(second, Access::Read)) {
+                return false;
+            }
+            let Ok(child) = space.edit(on).unwrap().fork() else { return false };
+            made.spaces.push(child);
+            let child = made.spaces.last_mut().unwrap();
+            let written = child.fault(on, VirtAddr(first), Access::Write).is_ok();
+            let cut = space.edit(on).unwrap().munmap(pages(second + 3 * PAGE, 2)).is_ok();
+            written && cut && space.fault(on, VirtAddr(first), Access::Write).is_ok()
+        }
         // A space from its beginning to its end.
         _ => match Space::<F>::new(on) {
             Ok(new) => {
@@ -288,7 +307,7 @@ fn call<F: Watchable, M: SpaceMachine>(
     }
 }
 
-pub const CALLS: usize = 21;
+pub const CALLS: usize = 22;
 
 /// Two CPUs' MMUs, which know the zero frame.
 pub fn watched<F: Watchable>(host: &Host<F>) -> SoftMmu<'_, F> {
@@ -376,10 +395,18 @@ pub fn scenario_on<F: Watchable>(
     went_through
 }
 
-pub fn host_of<F: Format>() -> Host<F> {
-    let config =
-        HostConfig { bytes: 4 << 20, cpus: 2, prefault: 0, touch_data: true, ..HostConfig::default() };
-    Host::new(config).unwrap()
+/// The host of a call, by number: those of large pages have memory for a copy of one.
+pub fn host_of<F: Format>(number: usize) -> Host<F> {
+    let (large, zero_block) = ([17, 20].contains(&number), number == 20);
+    Host::new(HostConfig {
+        bytes: if large { 16 << 20 } else { 4 << 20 },
+        cpus: 2,
+        prefault: 0,
+        touch_data: true,
+        zero_block,
+        ..HostConfig::default()
+    })
+    .unwrap()
 }
 
 /// Memory ends at every frame of every call. Returns how many calls failed.
@@ -387,7 +414,7 @@ fn memory_ends<F: Watchable>() -> usize {
     let mut failed = 0;
     for number in 0..CALLS {
         let went_through = (0..160).any(|left| {
-            let host = host_of::<F>();
+            let host = host_of::<F>(number);
             let went = scenario(number, &host, host.quicklists().unwrap(), &mut |frames, call| {
                 with_frames_left(frames, left, call)
             });
@@ -412,7 +439,7 @@ fn spaces_lose_no_frame_and_show_nothing_stale_when_a_layer_unwinds() {
     for number in 0..CALLS {
         for (at, point) in [Point::Alloc, Point::Freeing].into_iter().enumerate() {
             let n = for_every_k_at(point, |attempt| {
-                let host = host_of::<X86_64>();
+                let host = host_of::<X86_64>(number);
                 scenario(number, &host, host.quicklists().unwrap(), &mut |_, call| attempt(call));
                 host.audit().unwrap_or_else(|e| panic!("call {number}, {point:?}: {e}"));
             });
