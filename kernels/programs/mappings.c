@@ -325,33 +325,34 @@ static void around(void) {
 
 /* Shared memories at a time, of which parts come and go: each is the memory that it was. */
 static void objects(void) {
-    enum { OBJECTS = 60 };
-    char *all[OBJECTS];
+    enum { OBJECTS = 3000 };
+    static char *all[OBJECTS];
     for (int round = 0; round < 3; round++) {
         int made = 0;
         for (; made < OBJECTS; made++) {
             all[made] = mmap(0, 3 * PAGE, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
             if (all[made] == MAP_FAILED)
                 break;
-            memset(all[made], made + 1, 3 * PAGE);
+            for (int page = 0; page < 3; page++)
+                all[made][page * PAGE] = (char)(made + 1);
         }
-        check("60 shared memories", made == OBJECTS);
+        check("3,000 shared memories", made == OBJECTS);
         for (int i = 0; i < made; i++)
             munmap(all[i] + PAGE, PAGE);
         int status, right = 1;
         pid_t child = fork();
         if (child == 0) {
             for (int i = 0; i < made; i++) {
-                right &= all[i][0] == i + 1 && all[i][2 * PAGE] == i + 1;
+                right &= all[i][0] == (char)(i + 1) && all[i][2 * PAGE] == (char)(i + 1);
                 all[i][0] = (char)(i + 2);
             }
             _exit(right ? 7 : 8);
         }
         waitpid(child, &status, 0);
         for (int i = 0; i < made; i++) {
-            right &= all[i][0] == i + 2 && all[i][2 * PAGE] == i + 1;
+            right &= all[i][0] == (char)(i + 2) && all[i][2 * PAGE] == (char)(i + 1);
             munmap(all[i], PAGE);
-            right &= all[i][2 * PAGE] == i + 1;
+            right &= all[i][2 * PAGE] == (char)(i + 1);
             munmap(all[i] + 2 * PAGE, PAGE);
         }
         check("each is the memory that it was", right && WIFEXITED(status) && WEXITSTATUS(status) == 7);

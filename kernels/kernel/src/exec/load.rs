@@ -152,10 +152,8 @@ impl<A: Arch> Sys<'_, A> {
         (record.has_locks, record.locks_new) = (false, LocksNew::No);
         (record.users, record.heap, record.heap_end, record.forks_in_part) =
             (1, built.heap, built.heap, false);
-        // There is room for two.
-        record.shown.begin_only(object);
-        if let Some(interpreter) = built.interpreter
-            && record.shown.begin(interpreter) == Ok(true)
+        if record.shown.begin_only(object, built.interpreter)
+            && let Some(interpreter) = built.interpreter
         {
             kernel.objects().share(interpreter);
         }

@@ -243,8 +243,9 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Makes the caller's space a user of an object that it is about to map.
     fn begin_object(&mut self, id: u32) -> Result<(), Errno> {
-        if self.record().shown.begin(id)? {
-            self.kernel.objects().share(id);
+        let kernel = self.kernel;
+        if self.record().shown.begin(id, || kernel.counts_page())? {
+            kernel.objects().share(id);
         }
         Ok(())
     }

@@ -101,9 +101,13 @@ impl<A: Arch> Sys<'_, A> {
             return Ok((TaskSpace::Shared(space), own));
         }
         let number = self.kernel.claim_space(self.state)?;
-        let forked = self.body.space.edit(on, |mut space| space.fork());
-        let copy = forked.and_then(|copy| copy.map_err(|_| Errno::ENOMEM));
-        let copy = copy.inspect_err(|_| self.kernel.give_back_space(self.state, number))?;
+        let kernel = self.kernel;
+        let copied = self.state.tasks.copy_record(number, own, || kernel.counts_page());
+        let forked = copied.and_then(|()| self.body.space.edit(on, |mut space| space.fork()));
+        let copy = forked.and_then(|copy| copy.map_err(|_| Errno::ENOMEM)).inspect_err(|_| {
+            self.state.tasks.space_mut(number).shown.clear();
+            kernel.give_back_space(self.state, number);
+        })?;
         let mut copy = TaskSpace::Own(copy);
         if self.state.tasks.space(own).has_locks {
             // Locks are not inherited. Without memory for more areas some are shown as locked.
@@ -113,7 +117,6 @@ impl<A: Arch> Sys<'_, A> {
                 edit.retag(all, |tag| tag & !LOCKED)
             });
         }
-        self.state.tasks.copy_record(number, own);
         let record = self.state.tasks.space_mut(number);
         if record.forks_in_part {
             // If it could not be counted, objects would stay as long as the copy does.

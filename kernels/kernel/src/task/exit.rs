@@ -157,9 +157,9 @@ impl<A: Arch> Kernel<A> {
         if let Some(space) = unsafe { self.take_space(number, &mut body.space) } {
             must(space.end(self.on(pin)).map_err(|refused| refused.error));
         }
-        while let Some(object) = state.tasks.space_mut(number).shown.take_any() {
-            self.release_object(object);
-        }
+        let shown = &mut state.tasks.space_mut(number).shown;
+        shown.objects().for_each(|object| self.release_object(object));
+        shown.clear();
         self.give_back_space(state, number);
         if state.keyed.has_removed() {
             self.drop_keyed(state);

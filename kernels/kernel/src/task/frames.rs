@@ -2,7 +2,7 @@
 //!
 //! A task's frame has its [`Task`], which the kernel lock guards, and behind it its [`Body`], which
 //! its CPU uses. A space's frame has its [`SpaceRecord`], and behind it the place for the space as
-//! soon as several tasks run in it. A process has a frame of its own, which stays until its parent
+//! soon as several tasks run in it; one that shows many objects has frames for their counts. A process has a frame of its own, which stays until its parent
 //! has asked for its end.
 
 use core::ptr::NonNull;
@@ -16,6 +16,7 @@ use ptarmigan::space::SharedSpace;
 use ptarmigan::window::{OpenWindow, WindowGuard};
 
 use super::records::{Place, Records};
+use super::shown::Page;
 use super::{Body, Process, SpaceRecord, Task};
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -36,6 +37,12 @@ pub type SpacePlace<A> = Option<SharedSpace<<A as Arch>::Format>>;
 struct SpaceFrame<A: Arch> {
     record: SpaceRecord,
     shared: SpacePlace<A>,
+}
+
+/// A frame that has just been taken for a `C`.
+struct Taken<C> {
+    at: NonNull<C>,
+    frame: Pfn,
 }
 
 /// The contents of a frame that begins with a record `T`.
@@ -107,6 +114,9 @@ impl<A: Arch> Kernel<A> {
 
     /// Gives the record of a space back that no task runs in.
     pub(crate) fn give_back_space(&'static self, state: &mut State, number: usize) {
+        while let Some(page) = state.tasks.space_mut(number).shown.take_page() {
+            self.give_frame(page.frame);
+        }
         self.remove(&mut state.tasks.spaces, number);
         state.tasks.taken_spaces.release(number);
     }
@@ -145,6 +155,35 @@ impl<A: Arch> Kernel<A> {
         records: &mut Records<T, N>,
         number: usize,
     ) -> Result<Place<T>, Errno> {
+        let frame = self.take_frame::<C>()?;
+        // SAFETY: 1. The frame is the caller's alone, and has room for the contents.
+        unsafe { frame.at.write(C::NEW) };
+        // SAFETY: 1. The contents begin with the record (`repr(C)`), and stay until the frame is
+        // given back, as it is only after the place has been removed. 2. No other code has the
+        // frame; bodies and spaces are behind the record.
+        let place = unsafe { Place::new(frame.at.cast::<T>(), frame.frame) };
+        records.set(number, place);
+        Ok(place)
+    }
+
+    /// Takes a page of zeroes for the counts of a space ([`Shown`](super::Shown)).
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOMEM`].
+    #[cold]
+    pub(crate) fn counts_page(&'static self) -> Result<Place<Page>, Errno> {
+        let Taken { at, frame } = self.take_frame::<Page>()?;
+        // SAFETY: 1. The frame is the caller's alone, and has room for the counts, of which 0 is
+        // one.
+        unsafe { at.write_bytes(0, 1) };
+        // SAFETY: 1. The counts have just been written, and stay until the frame is given back,
+        // after `take_page`. 2. No other code has the frame.
+        Ok(unsafe { Place::new(at, frame) })
+    }
+
+    /// Takes a frame of low memory for a `C`, which is to be written.
+    fn take_frame<C>(&'static self) -> Result<Taken<C>, Errno> {
         const { assert!(size_of::<C>() <= FRAME_SIZE && align_of::<C>() <= FRAME_SIZE) };
         let machine = self.machine.get();
         let taken = machine.frames().take(Request {
@@ -156,19 +195,11 @@ impl<A: Arch> Kernel<A> {
             flags: AllocFlags::NORMAL,
         })?;
         let frame = taken.dirty().into_raw();
+        // The window reaches low memory in place, with or without its guard (`Arch`, points 5 and
+        // 6).
         let at = machine.window().open_low(frame.addr()).base();
         crate::memory::machine::stored::<A>(frame);
-        let Some(at) = NonNull::new(at.cast::<C>()) else { return Err(Errno::ENOMEM) };
-        // SAFETY: 1. The frame is the caller's alone, of low memory, which the window reaches
-        // (`Arch`, point 5) in place, with or without its guard (point 6); it has room for the
-        // contents, and their alignment.
-        unsafe { at.write(C::NEW) };
-        // SAFETY: 1. The contents begin with the record (`repr(C)`), and stay until the frame is
-        // given back, as it is only after the place has been removed. 2. No other code has the
-        // frame; bodies and spaces are behind the record.
-        let place = unsafe { Place::new(at.cast::<T>(), frame) };
-        records.set(number, place);
-        Ok(place)
+        Ok(Taken { at: NonNull::new(at.cast()).ok_or(Errno::ENOMEM)?, frame })
     }
 
     #[inline]
@@ -182,7 +213,7 @@ impl<A: Arch> Kernel<A> {
     #[inline(never)]
     fn give_frame(&'static self, frame: Pfn) {
         let frames = self.machine.get().frames();
-        // SAFETY: 1. `provide_new` took it, and its place has been removed: no code uses it. 2.
+        // SAFETY: 1. `take_frame` took it, and its place has been removed: no code uses it. 2.
         // `Dirty` makes no claim about the content.
         frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), frame, 0) });
     }

@@ -35,7 +35,7 @@ pub use futex::key as futex_key;
 pub use process::{LocksNew, NO_PROCESS, NO_SPACE, Process, SpaceRecord};
 pub use queue::Tasks;
 pub(crate) use run::{After, must};
-pub use shown::{MAPPED, Shown};
+pub use shown::Shown;
 pub use turns::Turns;
 pub use usage::{TICK, Usage};
 pub use wait::{Futex, Key, Wait};

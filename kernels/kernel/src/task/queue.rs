@@ -4,13 +4,15 @@ use core::ptr::NonNull;
 
 use ptarmigan_kernel_base::raw::Raw;
 
+use crate::errno::Errno;
 use crate::limits::{SPACES, TASKS};
 use crate::signal::bit;
 use crate::signal::number::SIGKILL;
 use crate::slots::Slots;
 
 use super::numbers::Numbers;
-use super::records::Records;
+use super::records::{Place, Records};
+use super::shown::Page;
 use super::{Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Wait};
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
@@ -143,15 +145,25 @@ impl Tasks {
         self.slots().filter(alive).max_by_key(size)
     }
 
-    /// Copies the record `from` to the record `to`.
-    pub fn copy_record(&mut self, to: usize, from: usize) {
+    /// Copies the record `from` to the record `to`, which is new. `page` makes pages of counts.
+    ///
+    /// # Errors
+    ///
+    /// Those of `page`.
+    pub(super) fn copy_record(
+        &mut self,
+        to: usize,
+        from: usize,
+        page: impl FnMut() -> Result<Place<Page>, Errno>,
+    ) -> Result<(), Errno> {
         if let Some((to, from)) = self.spaces.pair(to, from) {
             (to.users, to.heap, to.heap_end) = (from.users, from.heap, from.heap_end);
             // A child does not inherit them.
             (to.has_locks, to.locks_new) = (false, LocksNew::No);
             (to.forks_in_part, to.arguments) = (from.forks_in_part, from.arguments);
-            to.shown.copy_from(&from.shown);
+            to.shown.copy_from(&from.shown, page)?;
         }
+        Ok(())
     }
 
     /// Returns two processes, the first to be changed; `None` if they are one.

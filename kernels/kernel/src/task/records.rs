@@ -26,6 +26,9 @@ impl<T> Clone for Place<T> {
 
 impl<T> Copy for Place<T> {}
 
+// SAFETY: 1. No other code reaches the record (`new`, point 2): it goes where its place goes.
+unsafe impl<T: Send> Send for Place<T> {}
+
 impl<T> Place<T> {
     /// Names a frame and the record at its beginning.
     ///

@@ -3,14 +3,27 @@
 //! Every change of areas takes away the pages that its range showed before and adds those that it
 //! shows afterwards ([`Shown::remove`], [`Shown::add`]). So the time of a call depends on the areas
 //! in its own range only.
+//!
+//! The first objects have places in the record of the space, [`INLINE`] of them. The others have
+//! theirs in pages, by their numbers, so that a count is found without a search. A page comes with
+//! the first object that needs it, and goes with the space.
 
 use ptarmigan::addr::{FRAME_SIZE, VirtRange};
 use ptarmigan::space::{Area, AreaFlags};
 
+use super::records::Place;
 use crate::errno::Errno;
+use crate::memory::objects::OBJECTS;
 
-/// Objects that a space can show at a time.
-pub const MAPPED: usize = 64;
+/// Objects that have places in the record of the space.
+const INLINE: usize = 64;
+/// Counts in a page.
+const IN_PAGE: usize = FRAME_SIZE / size_of::<u64>();
+/// Pages of counts that a space can have. Objects have numbers from 1 on.
+const PAGES: usize = OBJECTS / IN_PAGE + 1;
+
+/// A page of counts: one more than the pages that are shown of the object, or 0 if it has no place.
+pub type Page = [u64; IN_PAGE];
 
 #[derive(Clone, Copy)]
 struct Part {
@@ -20,33 +33,119 @@ struct Part {
 
 /// Counts of the pages that the areas of a space show.
 pub struct Shown {
-    parts: [Part; MAPPED],
+    parts: [Part; INLINE],
     len: usize,
     pages: u64,
+    more: More,
+}
+
+/// The counts of objects without a place in the record.
+struct More {
+    pages: [Option<Place<Page>>; PAGES],
+    /// Objects that have a place.
+    len: usize,
+    /// Of them, those of which no page is shown.
+    gone: usize,
+}
+
+impl More {
+    const fn new() -> Self {
+        More { pages: [None; PAGES], len: 0, gone: 0 }
+    }
+
+    /// Returns the place of an object, taken or not, if there is a page for it.
+    fn place(&mut self, object: u32) -> Option<&mut u64> {
+        let page = self.pages.get_mut(object as usize / IN_PAGE)?.as_mut()?;
+        // SAFETY: 1. The page is there until `Shown::take_page` has taken it out, and no other
+        // code reaches it (`Place::new`); `self` is borrowed exclusively.
+        unsafe { page.at().as_mut() }.get_mut(object as usize % IN_PAGE)
+    }
+
+    /// Returns all objects that have a place, and their counts.
+    fn each(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let pages = self.pages.iter().take(if self.len == 0 { 0 } else { PAGES });
+        let counts = pages.enumerate().filter_map(|(n, page)| {
+            // SAFETY: 1. As in `place`; `self` is borrowed.
+            Some((n, unsafe { page.as_ref()?.at().as_ref() }))
+        });
+        counts.flat_map(|(n, page)| {
+            let numbered = page.iter().enumerate().filter(|(_, count)| **count > 0);
+            numbered.map(move |(at, count)| ((n * IN_PAGE + at) as u32, count - 1))
+        })
+    }
+
+    /// Gives an object a place, in a page that `new` makes if there is none yet; true if it had no
+    /// place.
+    fn begin(
+        &mut self,
+        object: u32,
+        new: impl FnOnce() -> Result<Place<Page>, Errno>,
+    ) -> Result<bool, Errno> {
+        let page = self.pages.get_mut(object as usize / IN_PAGE).ok_or(Errno::ENOMEM)?;
+        if page.is_none() {
+            *page = Some(new()?);
+        }
+        let place = self.place(object).ok_or(Errno::ENOMEM)?;
+        if *place > 0 {
+            return Ok(false);
+        }
+        *place = 1;
+        (self.len, self.gone) = (self.len + 1, self.gone + 1);
+        Ok(true)
+    }
+
+    /// Changes the count of an object that has a place.
+    fn change(&mut self, object: u32, by: impl FnOnce(u64) -> u64) {
+        let Some(place) = self.place(object).filter(|place| **place > 0) else { return };
+        let before = core::mem::replace(place, by(*place - 1) + 1);
+        let is_gone = *place == 1;
+        self.gone = self.gone + usize::from(is_gone) - usize::from(before == 1);
+    }
+
+    /// Takes the place of an object away, if it has one.
+    fn end(&mut self, object: u32) {
+        let Some(place) = self.place(object) else { return };
+        let before = core::mem::replace(place, 0);
+        self.len -= usize::from(before > 0);
+        self.gone -= usize::from(before == 1);
+    }
 }
 
 impl Shown {
     /// Makes the counts of a space without areas.
     pub const fn new() -> Self {
-        Shown { parts: [Part { object: 0, pages: 0 }; MAPPED], len: 0, pages: 0 }
+        Shown { parts: [Part { object: 0, pages: 0 }; INLINE], len: 0, pages: 0, more: More::new() }
     }
 
     fn used(&self) -> &[Part] {
         self.parts.get(..self.len).unwrap_or_default()
     }
 
-    /// Makes the counts those of `other`.
-    pub fn copy_from(&mut self, other: &Shown) {
+    /// Makes the counts, which have no object, those of `other`. `new` makes pages of zeroes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `new`; some objects have no place then.
+    pub fn copy_from(
+        &mut self,
+        other: &Shown,
+        mut new: impl FnMut() -> Result<Place<Page>, Errno>,
+    ) -> Result<(), Errno> {
         let used = other.used();
         if let Some(parts) = self.parts.get_mut(..used.len()) {
             parts.copy_from_slice(used);
         }
         (self.len, self.pages) = (other.len, other.pages);
+        for (object, pages) in other.more.each() {
+            self.more.begin(object, &mut new)?;
+            self.more.change(object, |_| pages);
+        }
+        Ok(())
     }
 
     /// Returns the objects.
     pub fn objects(&self) -> impl Iterator<Item = u32> + '_ {
-        self.used().iter().map(|part| part.object)
+        self.used().iter().map(|part| part.object).chain(self.more.each().map(|(object, _)| object))
     }
 
     /// Returns how many pages all areas have, without those that grow: the library lets stacks grow
@@ -55,23 +154,37 @@ impl Shown {
         self.pages
     }
 
-    /// Makes a place for an object; true if it had no place.
+    /// Makes a place for an object; true if it had no place. `new` makes a page of zeroes.
     ///
     /// # Errors
     ///
-    /// [`Errno::ENOMEM`] if there are too many.
-    pub fn begin(&mut self, object: u32) -> Result<bool, Errno> {
+    /// Those of `new`.
+    pub fn begin(
+        &mut self,
+        object: u32,
+        new: impl FnOnce() -> Result<Place<Page>, Errno>,
+    ) -> Result<bool, Errno> {
         if self.used().iter().any(|part| part.object == object) {
             return Ok(false);
         }
-        *self.parts.get_mut(self.len).ok_or(Errno::ENOMEM)? = Part { object, pages: 0 };
+        if self.more.place(object).is_some_and(|place| *place > 0) {
+            return Ok(false);
+        }
+        let Some(part) = self.parts.get_mut(self.len) else { return self.more.begin(object, new) };
+        *part = Part { object, pages: 0 };
         self.len += 1;
         Ok(true)
     }
 
-    /// Makes the counts those of a space without areas, with a place for one object.
-    pub fn begin_only(&mut self, object: u32) {
+    /// Makes the counts, which have no object, those of a space that shows no pages of two objects
+    /// yet, or of one; true if they are two.
+    pub fn begin_only(&mut self, object: u32, other: Option<u32>) -> bool {
+        let other = other.filter(|other| *other != object);
         (self.parts[0], self.len, self.pages) = (Part { object, pages: 0 }, 1, 0);
+        if let Some(object) = other {
+            (self.parts[1], self.len) = (Part { object, pages: 0 }, 2);
+        }
+        other.is_some()
     }
 
     /// Begins to count again: all objects keep their places, and have no pages.
@@ -80,7 +193,12 @@ impl Shown {
         for part in self.parts.iter_mut().take(len) {
             part.pages = 0;
         }
-        self.pages = 0;
+        for page in self.more.pages.iter_mut().flatten() {
+            // SAFETY: 1. As in `More::place`.
+            let page = unsafe { page.at().as_mut() };
+            page.iter_mut().for_each(|count| *count = (*count).min(1));
+        }
+        (self.pages, self.more.gone) = (0, self.more.len);
     }
 
     fn part(&mut self, object: u32) -> Option<&mut Part> {
@@ -102,22 +220,30 @@ impl Shown {
         if !area.flags.has(AreaFlags::GROWS_DOWN) {
             self.pages = by(self.pages, pages);
         }
-        if area.object != 0
-            && let Some(part) = self.part(area.object)
-        {
-            part.pages = by(part.pages, pages);
+        if area.object != 0 {
+            match self.part(area.object) {
+                Some(part) => part.pages = by(part.pages, pages),
+                None => self.more.change(area.object, |all| by(all, pages)),
+            }
         }
     }
 
     /// Takes out an object of which no page is shown any more.
     pub fn take_gone(&mut self) -> Option<u32> {
-        let at = self.used().iter().position(|part| part.pages == 0)?;
-        self.take(at)
+        if let Some(at) = self.used().iter().position(|part| part.pages == 0) {
+            return self.take(at);
+        }
+        if self.more.gone == 0 {
+            return None;
+        }
+        let (object, _) = self.more.each().find(|(_, pages)| *pages == 0)?;
+        self.more.end(object);
+        Some(object)
     }
 
-    /// Takes out any object.
-    pub fn take_any(&mut self) -> Option<u32> {
-        self.take(self.len.checked_sub(1)?)
+    /// Takes out all objects: of a space that ends. Its pages of counts have to be taken out next.
+    pub fn clear(&mut self) {
+        (self.len, self.pages, self.more.len, self.more.gone) = (0, 0, 0, 0);
     }
 
     fn take(&mut self, at: usize) -> Option<u32> {
@@ -126,11 +252,23 @@ impl Shown {
         self.len -= 1;
         Some(gone.object)
     }
+
+    /// Takes out a page of counts: of a space that has ended ([`clear`](Self::clear)).
+    pub fn take_page(&mut self) -> Option<Place<Page>> {
+        debug_assert!(self.more.len == 0, "all objects are out");
+        self.more.pages.iter_mut().find_map(Option::take)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::boxed::Box;
+    use std::collections::BTreeMap;
     use std::vec::Vec;
+
+    use core::ptr::NonNull;
+
+    use ptarmigan::addr::Pfn;
 
     use super::*;
 
@@ -144,41 +282,93 @@ mod tests {
         Area::new(range(first, last), AreaFlags::READ.with(AreaFlags::SHARED), object)
     }
 
-    #[test]
-    fn an_object_goes_with_its_last_page_and_not_before() {
-        let mut shown = Shown::new();
-        assert_eq!(shown.begin(7), Ok(true));
-        shown.add(&area(10, 20, 7), range(0, 100));
-        assert_eq!(shown.begin(7), Ok(false));
-        // The middle goes: two areas are left.
-        shown.remove(&area(10, 20, 7), range(12, 18));
-        assert_eq!((shown.take_gone(), shown.pages()), (None, 4));
-        shown.remove(&area(10, 12, 7), range(0, 12));
-        assert_eq!((shown.take_gone(), shown.pages()), (None, 2));
-        shown.remove(&area(18, 20, 7), range(18, 20));
-        assert_eq!((shown.take_gone(), shown.take_gone(), shown.pages()), (Some(7), None, 0));
+    fn page() -> Result<Place<Page>, Errno> {
+        let page = NonNull::from(Box::leak(Box::new([0; IN_PAGE])));
+        // SAFETY: 1. and 2. It is on the heap, and leaked.
+        Ok(unsafe { Place::new(page, Pfn(1)) })
+    }
+
+    fn no_page() -> Result<Place<Page>, Errno> {
+        Err(Errno::ENOMEM)
     }
 
     #[test]
-    fn a_space_shows_so_many_objects_and_then_others_in_their_places() {
-        let mut shown = Shown::new();
-        let all = MAPPED as u32;
+    fn an_object_goes_with_its_last_page_and_not_before() {
+        for others in [0, INLINE as u32] {
+            let mut shown = Shown::new();
+            for object in 1..=others {
+                assert_eq!(shown.begin(object + 1000, page), Ok(true));
+                shown.add(&area(0, 1, object + 1000), range(0, 1));
+            }
+            let pages = shown.pages();
+            assert_eq!(shown.begin(7, page), Ok(true));
+            shown.add(&area(10, 20, 7), range(0, 100));
+            assert_eq!(shown.begin(7, no_page), Ok(false));
+            // The middle goes: two areas are left.
+            shown.remove(&area(10, 20, 7), range(12, 18));
+            assert_eq!((shown.take_gone(), shown.pages()), (None, pages + 4));
+            shown.remove(&area(10, 12, 7), range(0, 12));
+            assert_eq!((shown.take_gone(), shown.pages()), (None, pages + 2));
+            shown.remove(&area(18, 20, 7), range(18, 20));
+            assert_eq!((shown.take_gone(), shown.take_gone(), shown.pages()), (Some(7), None, pages));
+        }
+    }
+
+    #[test]
+    fn a_space_shows_all_objects_that_there_are() {
+        let (mut shown, mut model) = (Shown::new(), BTreeMap::new());
+        let mut random = 1u64;
+        for turn in 0..40_000 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let object = (random >> 33) as u32 % OBJECTS as u32 + 1;
+            let pages = random >> 60 | 1;
+            let one = area(100, 100 + pages, object);
+            if let Some(before) = model.remove(&object) {
+                shown.remove(&area(100, 100 + before, object), range(0, 1000));
+                assert_eq!((shown.take_gone(), shown.take_gone()), (Some(object), None), "{turn}");
+            } else {
+                assert_eq!(shown.begin(object, page), Ok(true));
+                shown.add(&one, range(0, 1000));
+                model.insert(object, pages);
+                assert_eq!(shown.begin(object, no_page), Ok(false));
+            }
+        }
+        let all: Vec<u32> = model.keys().copied().collect();
+        let sorted = |shown: &Shown| {
+            let mut objects: Vec<u32> = shown.objects().collect();
+            objects.sort_unstable();
+            objects
+        };
+        assert!(all.len() > 1000 && sorted(&shown) == all);
+        assert_eq!(shown.pages(), model.values().sum());
+        let mut copy = Shown::new();
+        assert_eq!(copy.copy_from(&shown, page), Ok(()));
+        assert!(sorted(&copy) == all && copy.pages() == shown.pages() && copy.take_gone().is_none());
+        copy.restart();
+        assert_eq!(std::iter::from_fn(|| copy.take_gone()).count(), all.len());
+        shown.clear();
+        assert_eq!((shown.objects().count(), shown.pages()), (0, 0));
+        assert_eq!(std::iter::from_fn(|| shown.take_page()).count(), PAGES);
+        assert_eq!((shown.begin(1, no_page), shown.take_page().is_none()), (Ok(true), true));
+    }
+
+    #[test]
+    fn without_memory_the_record_has_no_more_places_than_its_own() {
+        let (mut shown, all) = (Shown::new(), INLINE as u32);
         for object in 1..=all {
-            assert_eq!(shown.begin(object), Ok(true));
+            assert_eq!(shown.begin(object, no_page), Ok(true));
             shown.add(&area(u64::from(object), u64::from(object) + 1, object), range(0, 1 << 20));
         }
-        assert_eq!(shown.begin(all + 1), Err(Errno::ENOMEM));
-        assert_eq!(shown.begin(all), Ok(false));
+        assert_eq!(shown.begin(all + 1, no_page), Err(Errno::ENOMEM));
+        assert_eq!(shown.begin(all, no_page), Ok(false));
         shown.remove(&area(3, 4, 3), range(3, 4));
         assert_eq!(shown.take_gone(), Some(3));
-        assert_eq!(shown.begin(all + 1), Ok(true));
         // One that never showed a page goes, too.
-        assert_eq!(shown.take_gone(), Some(all + 1));
+        assert_eq!((shown.begin(all + 1, no_page), shown.take_gone()), (Ok(true), Some(all + 1)));
+        // The copy of a space fails as a whole.
+        assert_eq!((shown.begin(3, page), shown.begin(all + 1, page)), (Ok(true), Ok(true)));
         let mut copy = Shown::new();
-        copy.copy_from(&shown);
-        let objects: Vec<u32> = copy.objects().collect();
-        assert_eq!((objects.len(), copy.pages()), (MAPPED - 1, shown.pages()));
-        assert_eq!(std::iter::from_fn(|| copy.take_any()).count(), MAPPED - 1);
+        assert_eq!(copy.copy_from(&shown, no_page), Err(Errno::ENOMEM));
     }
 
     #[test]
