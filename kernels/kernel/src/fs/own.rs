@@ -382,7 +382,25 @@ impl<A: Arch> Sys<'_, A> {
         ] {
             writeln!(text, "{name}:\t{set:016x}")?;
         }
-        Ok(())
+        self.put_cpus(text, process)
+    }
+
+    /// Adds the CPUs that a process's first task may run on: a number, and ranges.
+    fn put_cpus(&self, text: &mut Text, process: usize) -> fmt::Result {
+        let count = self.kernel.cpu_count();
+        let bits = self.state.tasks.get(process).cpus.bits(count);
+        write!(text, "Cpus_allowed:\t{bits:0width$x}\nCpus_allowed_list:\t", width = count.div_ceil(4))?;
+        let has = |cpu: usize| bits & 1 << cpu != 0;
+        let mut comma = "";
+        for first in (0..count).filter(|cpu| has(*cpu) && (*cpu == 0 || !has(cpu - 1))) {
+            let last = (first..count).take_while(|cpu| has(*cpu)).last().unwrap_or(first);
+            write!(text, "{comma}{first}")?;
+            if last > first {
+                write!(text, "-{last}")?;
+            }
+            comma = ",";
+        }
+        text.write_str("\n")
     }
 }
 

@@ -94,7 +94,7 @@ impl<A: Arch> Sys<'_, A> {
     /// grows.
     fn forget_pages_behind(&mut self, object: u32, size: u64) {
         const PAGE: u64 = FRAME_SIZE as u64;
-        if !self.record().shown.objects().any(|shown| shown == object) {
+        if !self.record().shown.has(object) {
             return;
         }
         let (on, end) = (self.on(), size.next_multiple_of(PAGE));

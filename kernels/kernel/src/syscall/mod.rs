@@ -287,8 +287,9 @@ impl<A: Arch> Kernel<A> {
                 after => return after,
             }
         }
-        let others = state.tasks.has_ready() || self.is_stopping();
-        if gives_way && others { After::GiveWay(state) } else { After::Resume }
+        let gives_way = gives_way
+            && (state.tasks.has_ready() || self.is_stopping() || !state.tasks.get(slot).cpus.has(A::cpu()));
+        if gives_way { After::GiveWay(state) } else { After::Resume }
     }
 
     /// Whether a call that a signal interrupted is made again after the handler.

@@ -1,12 +1,13 @@
 //! CPUs that tasks run on, and how they share them: one run queue, in turns of a tick each, those
-//! with a rank first.
+//! with a rank first. A CPU leaves out tasks that may not run on it.
 
-use super::Sys;
 use super::layout::Layout;
 use super::time::Width;
+use super::{Stop, Sys};
 use crate::arch::Arch;
+use crate::counts::Count;
 use crate::errno::Errno;
-use crate::task::{TICK, Turns, Usage};
+use crate::task::{CpuSet, Doing, TICK, Turns, Usage};
 
 /// Policies that Linux knows, as a set: `SCHED_OTHER`, `FIFO`, `RR`, `BATCH`, `IDLE`, `DEADLINE`.
 const POLICIES: u64 = 0b110_1111;
@@ -22,30 +23,35 @@ impl<A: Arch> Sys<'_, A> {
         }
     }
 
-    /// Returns the CPUs that there are, as a set.
-    fn cpus(&self) -> u64 {
-        (1 << self.kernel.cpu_count()) - 1
-    }
-
-    /// `sched_getaffinity`: every task may run on all CPUs. Returns the bytes of the set, a word.
+    /// `sched_getaffinity`. Returns the bytes of the set, a word.
     pub(super) fn affinity(&mut self, tid: u64, len: u64, at: u64) -> Result<u64, Errno> {
         let word = A::ABI.word();
         // No machine of the kernel's has more CPUs than a word has bits.
         Errno::EINVAL.when(len < word as u64 || !len.is_multiple_of(word as u64))?;
-        self.task_with(tid)?;
-        let set = self.cpus().to_le_bytes();
-        self.write_bytes(at, &set[..word])?;
+        let slot = self.task_with(tid)?;
+        let set = self.state.tasks.get(slot).cpus.bits(self.kernel.cpu_count());
+        self.write_bytes(at, &set.to_le_bytes()[..word])?;
         Ok(word as u64)
     }
 
-    /// `sched_setaffinity`: a set with all CPUs is accepted. There is one run queue, so that a
-    /// smaller one would not be kept: it is `EINVAL`, as one without any CPU is under Linux.
-    pub(super) fn set_affinity(&mut self, tid: u64, len: u64, at: u64) -> Result<u64, Errno> {
+    /// `sched_setaffinity`: CPUs that are not there are left out. A task that runs on another CPU
+    /// leaves that at once: the caller before the call ends, others as soon as their CPU is
+    /// interrupted.
+    pub(super) fn set_affinity(&mut self, tid: u64, len: u64, at: u64) -> Result<u64, Stop> {
         let mut set = [0; 8];
         self.read_bytes(at, &mut set[..len.min(8) as usize])?;
-        self.task_with(tid)?;
-        let all = self.cpus();
-        Errno::EINVAL.when(u64::from_le_bytes(set) & all != all)?;
+        let slot = self.task_with(tid)?;
+        let cpus = CpuSet::of(u64::from_le_bytes(set), self.kernel.cpu_count()).ok_or(Errno::EINVAL)?;
+        self.state.tasks.set_cpus(slot, cpus);
+        match self.state.tasks.get(slot).doing {
+            Doing::Running(cpu) if cpus.has(cpu) => {}
+            Doing::Running(_) if slot == self.me => return Err(Stop::GiveWay),
+            Doing::Running(cpu) => {
+                self.kernel.count(Count::Ipis);
+                A::interrupt(cpu);
+            }
+            _ => self.kernel.wake_idle(self.state),
+        }
         Ok(0)
     }
 

@@ -54,7 +54,7 @@ impl<A: Arch> Sys<'_, A> {
         let tasks = &mut self.state.tasks;
         let process = tasks.get(self.me).process;
         let (blocked, stack) = (tasks.get(self.me).signals.blocked, tasks.get(self.me).signals.stack);
-        let turns = tasks.get(self.me).turns.inherited();
+        let (turns, cpus) = (tasks.get(self.me).turns.inherited(), tasks.get(self.me).cpus);
         let task = tasks.get_mut(slot);
         task.clear_tid = new.clear_tid;
         (task.deadline, task.in_call, task.woken, task.vforked) = (0, false, false, 0);
@@ -63,7 +63,7 @@ impl<A: Arch> Sys<'_, A> {
         task.signals.begin(blocked, if is_own { stack } else { SignalStack::NONE });
         task.space = number;
         (task.is_leaving, task.robust, task.usage) = (false, 0, Usage::NONE);
-        task.turns = turns;
+        (task.turns, task.cpus) = (turns, cpus);
         if new.is_thread {
             task.process = process;
             tasks.process_mut(process).threads += 1;
@@ -123,9 +123,7 @@ impl<A: Arch> Sys<'_, A> {
             let _ = copy.count_shown(on, &mut record.shown);
             while record.shown.take_gone().is_some() {}
         }
-        for object in record.shown.objects() {
-            self.kernel.objects().share(object);
-        }
+        record.shown.each_object(|object| kernel.objects().share(object));
         record.users = 1;
         Ok((copy, number))
     }

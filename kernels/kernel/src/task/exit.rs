@@ -158,7 +158,7 @@ impl<A: Arch> Kernel<A> {
             must(space.end(self.on(pin)).map_err(|refused| refused.error));
         }
         let shown = &mut state.tasks.space_mut(number).shown;
-        shown.objects().for_each(|object| self.release_object(object));
+        shown.each_object(|object| self.release_object(object));
         shown.clear();
         self.give_back_space(state, number);
         if state.keyed.has_removed() {

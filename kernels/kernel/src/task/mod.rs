@@ -9,6 +9,7 @@ mod body;
 mod clock;
 mod clone;
 mod collapse;
+mod cpus;
 mod exit;
 mod family;
 mod frames;
@@ -29,6 +30,7 @@ mod wait;
 pub use body::Body;
 pub use clock::Clock;
 pub use clone::New;
+pub use cpus::CpuSet;
 pub use exit::{Ends, INIT};
 pub use frames::SpacePlace;
 pub use futex::key as futex_key;
@@ -91,6 +93,8 @@ pub struct Task {
     pub usage: Usage,
     /// How it takes turns.
     pub turns: Turns,
+    /// The CPUs that it may run on.
+    pub cpus: CpuSet,
 }
 
 impl Task {
@@ -112,7 +116,15 @@ impl Task {
             robust: 0,
             usage: Usage::NONE,
             turns: Turns::NONE,
+            cpus: CpuSet::ALL,
         }
+    }
+
+    /// Whether the run queue is not to take it as it comes: it has a rank, or may not run on all
+    /// CPUs.
+    #[inline]
+    fn is_particular(&self) -> bool {
+        self.turns.rank > 0 || self.cpus != CpuSet::ALL
     }
 
     /// Whether the slot holds a task that has not ended.

@@ -13,7 +13,7 @@ use crate::slots::Slots;
 use super::numbers::Numbers;
 use super::records::{Place, Records};
 use super::shown::Page;
-use super::{Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Wait};
+use super::{CpuSet, Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Wait};
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
 pub struct Tasks {
@@ -29,8 +29,8 @@ pub struct Tasks {
     ready: [u16; TASKS],
     first: usize,
     count: usize,
-    /// How many of them have a rank.
-    ranked: usize,
+    /// How many of them have a rank, or may not run on all CPUs.
+    particular: usize,
     last_pid: i32,
     /// Tasks whose call waits for a time.
     pub sleepers: usize,
@@ -70,7 +70,7 @@ impl Tasks {
             ready: [0; TASKS],
             first: 0,
             count: 0,
-            ranked: 0,
+            particular: 0,
             last_pid: 0,
             sleepers: 0,
             collapsed: 0,
@@ -242,7 +242,8 @@ impl Tasks {
     pub fn make_ready(&mut self, slot: usize) {
         let task = self.get_mut(slot);
         task.doing = Doing::Ready;
-        self.ranked += usize::from(task.turns.rank > 0);
+        let is_particular = task.is_particular();
+        self.particular += usize::from(is_particular);
         let at = (self.first + self.count) % TASKS;
         self.ready[at] = slot as u16;
         self.count += 1;
@@ -250,8 +251,8 @@ impl Tasks {
 
     /// Takes the next task off the run queue; it runs on `cpu`.
     pub fn next(&mut self, cpu: usize) -> Option<usize> {
-        if self.ranked > 0 {
-            self.highest_first();
+        if self.particular > 0 && !self.bring_first(cpu) {
+            return None;
         }
         self.count = self.count.checked_sub(1)?;
         let slot = usize::from(self.ready[self.first % TASKS]);
@@ -260,50 +261,84 @@ impl Tasks {
         Some(slot)
     }
 
-    /// Returns the highest rank of a task that is ready, and the first of the queue that has it.
-    fn highest(&self) -> Option<(u8, usize)> {
+    /// Returns the highest rank of a task that is ready and may run on `cpu`, and the first place
+    /// of the queue that has such a task.
+    fn highest(&self, cpu: usize) -> Option<(u8, usize)> {
         let ranked = |place: usize| {
-            let slot = self.ready[(self.first + place) % TASKS];
-            (self.get(slot.into()).turns.rank, place)
+            let task = self.get(self.ready[(self.first + place) % TASKS].into());
+            task.cpus.has(cpu).then_some((task.turns.rank, place))
         };
-        (0..self.count).map(ranked).max_by_key(|(rank, place)| (*rank, usize::MAX - place))
+        (0..self.count).filter_map(ranked).max_by_key(|(rank, place)| (*rank, usize::MAX - place))
     }
 
-    /// Moves the first task of the highest rank to the front of the run queue.
+    /// Moves the first task of the highest rank that may run on `cpu` to the front of the run
+    /// queue; false if there is no task for that CPU.
     #[cold]
-    fn highest_first(&mut self) {
-        let Some((rank, place)) = self.highest() else { return };
+    fn bring_first(&mut self, cpu: usize) -> bool {
+        let Some((_, place)) = self.highest(cpu) else { return false };
         let slot = self.ready[(self.first + place) % TASKS];
         for place in (0..place).rev() {
             self.ready[(self.first + place + 1) % TASKS] = self.ready[(self.first + place) % TASKS];
         }
         self.ready[self.first % TASKS] = slot;
-        self.ranked -= usize::from(rank > 0);
+        self.particular -= usize::from(self.get(slot.into()).is_particular());
+        true
     }
 
     /// Sets how a task takes turns.
     pub fn set_turns(&mut self, slot: usize, turns: Turns) {
+        self.change(slot, |task| task.turns = turns);
+    }
+
+    /// Sets the CPUs that a task may run on. One that runs elsewhere goes on there until its CPU
+    /// looks ([`is_turn_over`](Self::is_turn_over)).
+    pub fn set_cpus(&mut self, slot: usize, cpus: CpuSet) {
+        self.change(slot, |task| task.cpus = cpus);
+    }
+
+    /// Changes a task in a way that the run queue counts.
+    fn change(&mut self, slot: usize, f: impl FnOnce(&mut Task)) {
         let task = self.get_mut(slot);
-        let before = core::mem::replace(&mut task.turns, turns);
-        if task.doing == Doing::Ready {
-            self.ranked = self.ranked + usize::from(turns.rank > 0) - usize::from(before.rank > 0);
+        let before = task.is_particular();
+        f(task);
+        let (is_ready, after) = (task.doing == Doing::Ready, task.is_particular());
+        if is_ready {
+            self.particular = self.particular + usize::from(after) - usize::from(before);
         }
     }
 
-    /// Whether a task that runs gives way at a tick: to one of a higher rank, and without a rank,
-    /// or with one and turns, to one of its own.
-    pub fn is_turn_over(&self, slot: usize) -> bool {
-        let turns = self.get(slot).turns;
-        if turns.rank == 0 {
-            return self.count > 0;
+    /// Whether a task that runs on `cpu` gives way at a tick: to one of a higher rank, and without
+    /// a rank, or with one and turns, to one of its own; or because it may not run there any more.
+    pub fn is_turn_over(&self, slot: usize, cpu: usize) -> bool {
+        let (turns, cpus) = (self.get(slot).turns, self.get(slot).cpus);
+        if !cpus.has(cpu) {
+            return true;
         }
-        let highest = self.highest().map_or(0, |(rank, _)| rank);
+        if turns.rank == 0 {
+            return self.has_ready_for(cpu);
+        }
+        let highest = self.highest(cpu).map_or(0, |(rank, _)| rank);
         highest > turns.rank || (highest == turns.rank && turns.takes_turns())
     }
 
-    /// Whether a task is ready.
+    /// Whether a task is ready, for any CPU.
+    #[inline]
     pub fn has_ready(&self) -> bool {
         self.count > 0
+    }
+
+    /// Whether a task is ready that may run on a CPU.
+    pub fn has_ready_for(&self, cpu: usize) -> bool {
+        self.count > 0 && (self.particular == 0 || self.highest(cpu).is_some())
+    }
+
+    /// Returns the CPUs that ready tasks may run on; `None` if any of them may run on all.
+    pub fn wanted_cpus(&self) -> Option<CpuSet> {
+        if self.particular == 0 {
+            return None;
+        }
+        let cpus = |place: usize| self.get(self.ready[(self.first + place) % TASKS].into()).cpus;
+        (0..self.count).map(cpus).reduce(CpuSet::or)
     }
 
     /// Returns the process with a number, ended or not.

@@ -85,6 +85,11 @@ impl<A: Arch> Kernel<A> {
             }
             let next = if self.stopping.load(Ordering::SeqCst) { None } else { tasks.next(A::cpu()) };
             let space = tasks.space_of(slot);
+            if next.is_none() {
+                // It may be for other CPUs alone.
+                self.wake_idle(&state);
+            }
+            let tasks = &state.tasks;
             if next.is_none_or(|next| tasks.space_of(next) != space) {
                 let on = self.on(&pin);
                 // A CPU that goes idle keeps the root: often the same task goes on.
@@ -253,17 +258,18 @@ impl<A: Arch> Kernel<A> {
             self.expire(&mut state, false, A::now());
         }
         match self.deliver(&mut state, slot, body, pin) {
-            After::Resume if state.tasks.is_turn_over(slot) => After::GiveWay(state),
+            After::Resume if state.tasks.is_turn_over(slot, A::cpu()) => After::GiveWay(state),
             after => after,
         }
     }
 
-    /// Another CPU wanted attention: a signal may have come, or the kernel may be ending.
+    /// Another CPU wanted attention: a signal may have come, the task may have to go to another
+    /// CPU, or the kernel may be ending.
     #[cold]
     #[inline(never)]
     fn look_around(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         let mut state = self.lock();
-        if self.stopping.load(Ordering::SeqCst) {
+        if self.stopping.load(Ordering::SeqCst) || !state.tasks.get(slot).cpus.has(A::cpu()) {
             return After::GiveWay(state);
         }
         self.deliver(&mut state, slot, body, pin)
@@ -285,17 +291,23 @@ impl<A: Arch> Kernel<A> {
         self.wake_idle(state);
     }
 
-    /// Wakes a CPU that is idle, if a task is ready.
+    /// Wakes a CPU that is idle, if a task is ready; if some tasks may not run on all CPUs, every
+    /// one for which a task is ready.
     pub(crate) fn wake_idle(&'static self, state: &State) {
         if !state.tasks.has_ready() {
             return;
         }
-        let me = A::cpu();
+        let (me, wanted) = (A::cpu(), state.tasks.wanted_cpus());
         for cpu in (0..self.cpu_count()).filter(|cpu| *cpu != me) {
+            if wanted.is_some_and(|wanted| !wanted.has(cpu)) {
+                continue;
+            }
             if self.cpus[cpu].idle.swap(false, Ordering::SeqCst) {
                 self.count(Count::Ipis);
                 A::interrupt(cpu);
-                return;
+                if wanted.is_none() {
+                    return;
+                }
             }
         }
     }
@@ -308,14 +320,14 @@ impl<A: Arch> Kernel<A> {
         on.idle();
         while !A::HIGH_TABLES && on.clear_ahead(16) > 0 {
             self.serve();
-            if self.lock().tasks.has_ready() {
+            if self.lock().tasks.has_ready_for(cpu) {
                 return;
             }
         }
         self.cpus[cpu].idle.store(true, Ordering::SeqCst);
         // Asked after the flag is set: a task that became ready before is seen here, one that comes
         // later wakes this CPU.
-        if !self.lock().tasks.has_ready() && !self.stopping.load(Ordering::SeqCst) {
+        if !self.lock().tasks.has_ready_for(cpu) && !self.stopping.load(Ordering::SeqCst) {
             A::wait_for_interrupt();
         }
         self.cpus[cpu].idle.store(false, Ordering::SeqCst);

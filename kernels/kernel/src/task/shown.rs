@@ -39,9 +39,12 @@ pub struct Shown {
     more: More,
 }
 
-/// The counts of objects without a place in the record.
+/// The counts of objects without a place in the record. Few spaces have some, so that its methods
+/// are out of the way of others.
 struct More {
     pages: [Option<Place<Page>>; PAGES],
+    /// Pages that are there.
+    made: usize,
     /// Objects that have a place.
     len: usize,
     /// Of them, those of which no page is shown.
@@ -50,7 +53,7 @@ struct More {
 
 impl More {
     const fn new() -> Self {
-        More { pages: [None; PAGES], len: 0, gone: 0 }
+        More { pages: [None; PAGES], made: 0, len: 0, gone: 0 }
     }
 
     /// Returns the place of an object, taken or not, if there is a page for it.
@@ -63,8 +66,7 @@ impl More {
 
     /// Returns all objects that have a place, and their counts.
     fn each(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        let pages = self.pages.iter().take(if self.len == 0 { 0 } else { PAGES });
-        let counts = pages.enumerate().filter_map(|(n, page)| {
+        let counts = self.pages.iter().enumerate().filter_map(|(n, page)| {
             // SAFETY: 1. As in `place`; `self` is borrowed.
             Some((n, unsafe { page.as_ref()?.at().as_ref() }))
         });
@@ -74,8 +76,15 @@ impl More {
         })
     }
 
+    /// Whether an object has a place.
+    #[cold]
+    fn has(&mut self, object: u32) -> bool {
+        self.place(object).is_some_and(|place| *place > 0)
+    }
+
     /// Gives an object a place, in a page that `new` makes if there is none yet; true if it had no
     /// place.
+    #[cold]
     fn begin(
         &mut self,
         object: u32,
@@ -84,6 +93,7 @@ impl More {
         let page = self.pages.get_mut(object as usize / IN_PAGE).ok_or(Errno::ENOMEM)?;
         if page.is_none() {
             *page = Some(new()?);
+            self.made += 1;
         }
         let place = self.place(object).ok_or(Errno::ENOMEM)?;
         if *place > 0 {
@@ -95,6 +105,7 @@ impl More {
     }
 
     /// Changes the count of an object that has a place.
+    #[cold]
     fn change(&mut self, object: u32, by: impl FnOnce(u64) -> u64) {
         let Some(place) = self.place(object).filter(|place| **place > 0) else { return };
         let before = core::mem::replace(place, by(*place - 1) + 1);
@@ -102,12 +113,38 @@ impl More {
         self.gone = self.gone + usize::from(is_gone) - usize::from(before == 1);
     }
 
-    /// Takes the place of an object away, if it has one.
-    fn end(&mut self, object: u32) {
-        let Some(place) = self.place(object) else { return };
-        let before = core::mem::replace(place, 0);
-        self.len -= usize::from(before > 0);
-        self.gone -= usize::from(before == 1);
+    /// Takes the place of an object away of which no page is shown.
+    #[cold]
+    fn take_gone(&mut self) -> Option<u32> {
+        let (object, _) = self.each().find(|(_, pages)| *pages == 0)?;
+        *self.place(object)? = 0;
+        (self.len, self.gone) = (self.len - 1, self.gone - 1);
+        Some(object)
+    }
+
+    /// Gives the same objects places with the same counts. `new` makes pages of zeroes.
+    #[cold]
+    fn copy_from(
+        &mut self,
+        other: &More,
+        mut new: impl FnMut() -> Result<Place<Page>, Errno>,
+    ) -> Result<(), Errno> {
+        for (object, pages) in other.each() {
+            self.begin(object, &mut new)?;
+            self.change(object, |_| pages);
+        }
+        Ok(())
+    }
+
+    /// Sets the counts of all objects to 0.
+    #[cold]
+    fn restart(&mut self) {
+        for page in self.pages.iter_mut().flatten() {
+            // SAFETY: 1. As in `place`.
+            let page = unsafe { page.at().as_mut() };
+            page.iter_mut().for_each(|count| *count = (*count).min(1));
+        }
+        self.gone = self.len;
     }
 }
 
@@ -129,23 +166,29 @@ impl Shown {
     pub fn copy_from(
         &mut self,
         other: &Shown,
-        mut new: impl FnMut() -> Result<Place<Page>, Errno>,
+        new: impl FnMut() -> Result<Place<Page>, Errno>,
     ) -> Result<(), Errno> {
         let used = other.used();
         if let Some(parts) = self.parts.get_mut(..used.len()) {
             parts.copy_from_slice(used);
         }
         (self.len, self.pages) = (other.len, other.pages);
-        for (object, pages) in other.more.each() {
-            self.more.begin(object, &mut new)?;
-            self.more.change(object, |_| pages);
-        }
-        Ok(())
+        if other.more.len > 0 { self.more.copy_from(&other.more, new) } else { Ok(()) }
     }
 
-    /// Returns the objects.
-    pub fn objects(&self) -> impl Iterator<Item = u32> + '_ {
-        self.used().iter().map(|part| part.object).chain(self.more.each().map(|(object, _)| object))
+    /// Calls `f` with each object.
+    pub fn each_object(&self, mut f: impl FnMut(u32)) {
+        for part in self.used() {
+            f(part.object);
+        }
+        if self.more.len > 0 {
+            self.more.each().for_each(|(object, _)| f(object));
+        }
+    }
+
+    /// Whether an object has a place.
+    pub fn has(&mut self, object: u32) -> bool {
+        self.used().iter().any(|part| part.object == object) || (self.more.len > 0 && self.more.has(object))
     }
 
     /// Returns how many pages all areas have, without those that grow: the library lets stacks grow
@@ -164,10 +207,7 @@ impl Shown {
         object: u32,
         new: impl FnOnce() -> Result<Place<Page>, Errno>,
     ) -> Result<bool, Errno> {
-        if self.used().iter().any(|part| part.object == object) {
-            return Ok(false);
-        }
-        if self.more.place(object).is_some_and(|place| *place > 0) {
+        if self.has(object) {
             return Ok(false);
         }
         let Some(part) = self.parts.get_mut(self.len) else { return self.more.begin(object, new) };
@@ -193,12 +233,10 @@ impl Shown {
         for part in self.parts.iter_mut().take(len) {
             part.pages = 0;
         }
-        for page in self.more.pages.iter_mut().flatten() {
-            // SAFETY: 1. As in `More::place`.
-            let page = unsafe { page.at().as_mut() };
-            page.iter_mut().for_each(|count| *count = (*count).min(1));
+        self.pages = 0;
+        if self.more.len > 0 {
+            self.more.restart();
         }
-        (self.pages, self.more.gone) = (0, self.more.len);
     }
 
     fn part(&mut self, object: u32) -> Option<&mut Part> {
@@ -206,25 +244,32 @@ impl Shown {
     }
 
     /// Adds the pages that an area shows in `range`. There is a place for its object.
+    #[inline]
     pub fn add(&mut self, area: &Area, range: VirtRange) {
         self.change(area, range, |all, pages| all + pages);
     }
 
     /// Takes away the pages that an area shows in `range`.
+    #[inline]
     pub fn remove(&mut self, area: &Area, range: VirtRange) {
         self.change(area, range, u64::saturating_sub);
     }
 
+    #[inline]
     fn change(&mut self, area: &Area, range: VirtRange, by: impl Fn(u64, u64) -> u64) {
         let pages = area.range().and(range).len() / FRAME_SIZE as u64;
         if !area.flags.has(AreaFlags::GROWS_DOWN) {
             self.pages = by(self.pages, pages);
         }
         if area.object != 0 {
-            match self.part(area.object) {
-                Some(part) => part.pages = by(part.pages, pages),
-                None => self.more.change(area.object, |all| by(all, pages)),
-            }
+            self.change_object(area.object, |all| by(all, pages));
+        }
+    }
+
+    fn change_object(&mut self, object: u32, by: impl FnOnce(u64) -> u64) {
+        match self.part(object) {
+            Some(part) => part.pages = by(part.pages),
+            None => self.more.change(object, by),
         }
     }
 
@@ -233,12 +278,7 @@ impl Shown {
         if let Some(at) = self.used().iter().position(|part| part.pages == 0) {
             return self.take(at);
         }
-        if self.more.gone == 0 {
-            return None;
-        }
-        let (object, _) = self.more.each().find(|(_, pages)| *pages == 0)?;
-        self.more.end(object);
-        Some(object)
+        if self.more.gone == 0 { None } else { self.more.take_gone() }
     }
 
     /// Takes out all objects: of a space that ends. Its pages of counts have to be taken out next.
@@ -256,6 +296,7 @@ impl Shown {
     /// Takes out a page of counts: of a space that has ended ([`clear`](Self::clear)).
     pub fn take_page(&mut self) -> Option<Place<Page>> {
         debug_assert!(self.more.len == 0, "all objects are out");
+        self.more.made = self.more.made.checked_sub(1)?;
         self.more.pages.iter_mut().find_map(Option::take)
     }
 }
@@ -330,12 +371,13 @@ mod tests {
                 assert_eq!(shown.begin(object, page), Ok(true));
                 shown.add(&one, range(0, 1000));
                 model.insert(object, pages);
-                assert_eq!(shown.begin(object, no_page), Ok(false));
+                assert_eq!((shown.begin(object, no_page), shown.has(object)), (Ok(false), true));
             }
         }
         let all: Vec<u32> = model.keys().copied().collect();
         let sorted = |shown: &Shown| {
-            let mut objects: Vec<u32> = shown.objects().collect();
+            let mut objects = Vec::new();
+            shown.each_object(|object| objects.push(object));
             objects.sort_unstable();
             objects
         };
@@ -347,7 +389,7 @@ mod tests {
         copy.restart();
         assert_eq!(std::iter::from_fn(|| copy.take_gone()).count(), all.len());
         shown.clear();
-        assert_eq!((shown.objects().count(), shown.pages()), (0, 0));
+        assert_eq!((shown.more.len, shown.pages()), (0, 0));
         assert_eq!(std::iter::from_fn(|| shown.take_page()).count(), PAGES);
         assert_eq!((shown.begin(1, no_page), shown.take_page().is_none()), (Ok(true), true));
     }
