@@ -46,7 +46,7 @@ fn print(text: fmt::Arguments<'_>) {
 /// Prints a line as a whole. Interrupt handlers print only the last line of a run.
 pub fn line(text: fmt::Arguments<'_>) {
     while PRINTING.swap(true, Ordering::Acquire) {
-        core::hint::spin_loop();
+        ptarmigan::sync::spin();
     }
     print(text);
     PRINTING.store(false, Ordering::Release);
@@ -91,7 +91,7 @@ pub fn fail_if(fails: bool, why: fmt::Arguments<'_>) {
 /// Does nothing for ever: the machine is about to end.
 pub fn forever() -> ! {
     loop {
-        core::hint::spin_loop();
+        ptarmigan::sync::spin();
     }
 }
 

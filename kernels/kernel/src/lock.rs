@@ -36,7 +36,7 @@ impl<A: Arch> Kernel<A> {
     pub fn lock(&'static self) -> Guard<'static> {
         while self.lock.held.swap(true, Ordering::Acquire) {
             self.serve();
-            core::hint::spin_loop();
+            ptarmigan::sync::spin();
         }
         Guard { lock: &self.lock }
     }

@@ -44,9 +44,16 @@ pub(crate) fn relent(turns: u32) {
     let _ = turns;
 }
 
-/// Waits for one turn, without help of the machine.
+/// Waits for one turn, without help of the machine. The CPU says that it waits, so that an
+/// emulator, or a processor with several threads, may run another one.
 #[inline]
 pub fn spin() {
+    // `core` waits with an `isb` there: a delay, from which nobody learns that the CPU waits.
+    #[cfg(all(target_arch = "aarch64", not(any(loom, miri))))]
+    // SAFETY: 1. A hint, which changes neither registers nor memory.
+    unsafe {
+        core::arch::asm!("yield", options(nomem, nostack, preserves_flags));
+    }
     #[cfg(not(loom))]
     core::hint::spin_loop();
     #[cfg(loom)]

@@ -62,7 +62,7 @@ pub fn look() {
             if flushed == ROUNDS {
                 return;
             }
-            core::hint::spin_loop();
+            ptarmigan::sync::spin();
         }
     });
 }
@@ -78,7 +78,7 @@ pub fn check(cpus: usize, mut show: impl FnMut(Pfn)) {
         let begin = clock::time();
         for seen in others.clone() {
             while seen.load(Ordering::Acquire) >> 32 != round {
-                core::hint::spin_loop();
+                ptarmigan::sync::spin();
                 fail_if(is_long(begin), format_args!("a CPU does not look"));
             }
             let value = seen.load(Ordering::Acquire) & u64::from(u32::MAX);

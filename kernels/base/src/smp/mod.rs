@@ -34,7 +34,7 @@ pub fn up() {
 pub fn wait_until_up(cpus: usize) {
     let begin = clock::time();
     while UP.load(Ordering::Acquire) < cpus {
-        core::hint::spin_loop();
+        ptarmigan::sync::spin();
         fail_if(is_long(begin), format_args!("a CPU does not start"));
     }
 }
@@ -48,7 +48,7 @@ fn is_long(begin: u64) -> bool {
 /// [`Ipi::wait`](ptarmigan::tlb::Ipi::wait).
 pub fn wait(pin: &Pinned<'_>, turn: u32) {
     static SINCE: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
-    core::hint::spin_loop();
+    ptarmigan::sync::spin();
     if turn % 1024 != 1 {
         return;
     }

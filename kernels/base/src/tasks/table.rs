@@ -248,7 +248,7 @@ impl<P: Port> Tasks<P> {
         (1..P::cpus()).for_each(P::interrupt);
         check();
         while self.stopped.load(Ordering::SeqCst) + 1 < P::cpus() {
-            core::hint::spin_loop();
+            ptarmigan::sync::spin();
         }
     }
 

@@ -204,12 +204,12 @@ impl<A: Arch> Kernel<A> {
             loop {
                 // Its root is still loaded, and requests come until the last space has ended.
                 self.serve();
-                core::hint::spin_loop();
+                ptarmigan::sync::spin();
             }
         };
         while self.stopped.load(Ordering::SeqCst) + 1 < self.cpu_count() {
             self.serve();
-            core::hint::spin_loop();
+            ptarmigan::sync::spin();
         }
         let pin = self.pin();
         let mut state = self.lock();
