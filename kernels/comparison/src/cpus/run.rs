@@ -71,9 +71,7 @@ fn boot(options: &Options, contenders: &[&'static Contender]) -> Result<(Vec<Cpu
         let Some((_, files)) = files.iter().find(|(arch, _)| *arch == contender.arch()) else { continue };
         for cpus in cpus.iter().copied() {
             let out = work.0.join(format!("counts-{}-{cpus}", contender.name));
-            // The plugin follows one thread of QEMU's.
-            let counts = !options.no_counts && (cpus == 1 || contender.arch() != Arch::Aarch64);
-            let counter = counts.then(|| (options.counter.clone(), out));
+            let counter = (!options.no_counts).then(|| (options.counter.clone(), out));
             boots.push(CpuBoot { contender, cpus, files, words: &words, counter });
         }
     }
