@@ -126,11 +126,11 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.on.became_valid(Some(self.space), va, self.runs.shift(), pages, 0, raw);
     }
 
-    /// Tells the MMU of an entry of a page that allows more than it did before, where it wants to
-    /// know.
+    /// Tells the MMU of the entries of `pages` pages from `va` on that allow more than they did
+    /// before, where it wants to know. The first one was `was` and is `raw`.
     #[inline(always)]
-    pub(crate) fn gained(&self, va: u64, was: u64, raw: u64) {
-        self.on.became_valid(Some(self.space), va, self.runs.shift(), 1, was, raw);
+    pub(crate) fn gained(&self, va: u64, pages: u64, was: u64, raw: u64) {
+        self.on.became_valid(Some(self.space), va, self.runs.shift(), pages, was, raw);
     }
 
     /// As [`became_valid`](Self::became_valid), for a leaf of 2^`shift` bytes that was `was`.

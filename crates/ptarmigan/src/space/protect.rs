@@ -11,6 +11,31 @@ use crate::page::Level;
 use crate::table::frame_bits;
 use core::cell::Cell;
 
+/// The attributes of pages that have got other permissions.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Those that stay.
+    keep: Attr,
+    /// Those that come.
+    add: Attr,
+    /// The pages may be written.
+    writes: bool,
+}
+
+impl Wanted {
+    /// The entry `raw` of a table of `level` with them, and the same for a page whose only user the
+    /// space is. As at a fault (`State::fault_present`): frames of objects and of zeroes are
+    /// special, and a frame that another entry shows is copied when it is written.
+    #[cold]
+    #[inline(never)]
+    fn of<F: Format>(self, level: Level, raw: u64) -> (u64, u64) {
+        let attr = Attr(F::attr(level, raw).0 & self.keep.0) | self.add;
+        let gains = self.writes && !attr.has(Attr::WRITE) && !F::is_special(level, raw);
+        let of = |attr| F::leaf(level, F::frame(level, raw), attr);
+        (of(attr), of(if gains { attr | Attr::WRITE } else { attr }))
+    }
+}
+
 /// Entries that pages of a range have got, by the attributes that they had: most have the same, and
 /// to decode and encode them takes a hundred instructions on AArch64.
 #[derive(Clone, Copy)]
@@ -43,25 +68,17 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let add = permissions.attr::<F>().without(Attr::WRITE);
         let on = self.on;
         let tables = &mut self.state.tables;
-        let writes = permissions.has(AreaFlags::WRITE);
+        let wanted = Wanted { keep, add, writes: permissions.has(AreaFlags::WRITE) };
         let frame = frame_bits::<F>();
-        // As at a fault (`State::fault_present`): frames of objects and of zeroes are special, and
-        // a frame that another entry shows is copied when it is written.
-        let protected = |level, raw| {
-            let attr = Attr(F::attr(level, raw).0 & keep.0) | add;
-            let gains = writes && !attr.has(Attr::WRITE) && !F::is_special(level, raw);
-            let of = |attr| F::leaf(level, F::frame(level, raw), attr);
-            (of(attr), of(if gains { attr | Attr::WRITE } else { attr }))
-        };
         let last = Cell::new(Protected { was: u64::MAX, is: 0, sole: 0 });
         tables.change_permissions(range, gather, |level, _, raw| {
             if level > Level::PTE {
-                let (is, sole) = protected(level, raw);
+                let (is, sole) = wanted.of::<F>(level, raw);
                 return if is != sole && is_sole::<F, M>(on, level, raw) { sole } else { is };
             }
             let mut known = last.get();
             if known.was != raw & !frame {
-                let (is, sole) = protected(level, raw);
+                let (is, sole) = wanted.of::<F>(level, raw);
                 known = Protected { was: raw & !frame, is: is & !frame, sole: sole & !frame };
                 last.set(known);
             }

@@ -25,8 +25,8 @@ use crate::format::Format;
 use crate::page::Level;
 use crate::window::OpenWindow;
 
-/// Entries that are flushed together: 1 KiB of stack.
-pub(super) const BATCH: usize = 64;
+/// Entries that are flushed together: 768 bytes of stack.
+pub(super) const BATCH: usize = 48;
 
 /// Up to `N` leaves that are broken off, with their former values. `find` finds the table of a
 /// level for an address. Dropping it makes the old entries again.

@@ -23,6 +23,7 @@
 //! | [`SharedSpace::query`](crate::space::SharedSpace::query) | no lock; tables are kept from reuse | never |
 mod adopt;
 mod broken;
+mod change_range;
 mod changes;
 mod concurrent;
 mod cursor;

@@ -1,11 +1,8 @@
-//! Changes, walks, copies and moves of ranges: each goes down the tables once and touches every
+//! Walks, copies and moves of ranges: each goes down the tables once and touches every
 //! table in the range once.
-use super::broken::{BATCH, Broken};
-use super::changes::make_broken;
 use super::group::{Group, has_groups, is_hinted};
 use super::mapped::Mapped;
-use super::meaning::{Meaning, Meanings};
-use super::node::{Live, NeedsBreak, Node, Span, Use};
+use super::node::{Live, Node, Span, Use};
 use super::stale::Stale;
 use super::tables::{NoTable, Tables, descend};
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -26,12 +23,6 @@ pub(super) fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (
     (first as usize, (last as usize).min(F::entries(level) - 1))
 }
 
-/// Adds the attributes of the leaf `new` of a table of `level` to those of an entry.
-#[inline]
-fn gain<F: Format>(level: Level, new: u64) -> impl Fn(u64) -> u64 {
-    move |now| F::map_attr(level, now, |attr| attr | F::attr(level, new))
-}
-
 /// Whether the leaf of a table of `level` at `va` lies in `range`, of whole pages or not.
 #[inline]
 pub(super) fn is_inside<F: Format>(level: Level, va: u64, range: VirtRange) -> bool {
@@ -40,168 +31,6 @@ pub(super) fn is_inside<F: Format>(level: Level, va: u64, range: VirtRange) -> b
 }
 
 impl<F: Format> Tables<F> {
-    /// Calls `change(level, address, entry)` for every leaf in `range` and writes the result, which
-    /// must be an entry, where it differs. `change` may be called several times for one entry, as
-    /// MMUs set bits in between. Records changed pages in the gather. Large pages that lie partly
-    /// in the range are split first, and groups unfolded. It is called for the first leaf of a
-    /// group, without the hint, and the attributes of the result are those of all.
-    pub fn change<M: Machine>(
-        &mut self,
-        range: VirtRange,
-        gather: &mut Gather<'_, M>,
-        change: impl Fn(Level, u64, u64) -> u64,
-    ) {
-        self.change_leaves::<M, false>(range, gather, change);
-    }
-
-    /// As [`change`](Self::change), for the permissions of the pages of a space. A page that only
-    /// gains some needs no flush: a CPU that still has the old ones faults, and finds the new.
-    /// Where entries are kept elsewhere too ([`Format::KEPT`]), all changes are noted.
-    pub fn change_permissions<M: Machine>(
-        &mut self,
-        range: VirtRange,
-        gather: &mut Gather<'_, M>,
-        change: impl Fn(Level, u64, u64) -> u64,
-    ) {
-        self.change_leaves::<M, true>(range, gather, change);
-    }
-
-    #[inline]
-    fn change_leaves<M: Machine, const GAINS: bool>(
-        &mut self,
-        range: VirtRange,
-        gather: &mut Gather<'_, M>,
-        change: impl Fn(Level, u64, u64) -> u64,
-    ) {
-        self.split_ends(range, gather);
-        if self.may_be_groups() {
-            self.change_groups(range, gather, &change);
-        }
-        let (on, others) = (gather.on(), Use::private(gather.is_private()));
-        if const { F::EVER_BREAKS } && others == Use::Walked {
-            self.change_breaking::<M, GAINS>(range, gather, change);
-            return;
-        }
-        let meanings = Meanings::<F>::new();
-        self.each_part(on, range, &mut |part| {
-            let Part::Table { node, base, first, last } = part else {
-                let Part::Large { node, index, va, raw } = part else { return };
-                if is_inside::<F>(node.level(), va, range) {
-                    change_large::<F, M, GAINS>(node, index, va, raw, others, gather, &change);
-                }
-                return;
-            };
-            let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
-            let changed = node.each_noted(first, last, |index, raw| {
-                let va = base + ((index as u64) << F::PAGE_SHIFT);
-                let new = change(Level::PTE, va, raw);
-                if new == raw {
-                    return false;
-                }
-                let meaning = meanings.of(raw, new);
-                if meaning.told {
-                    on.before_changed::<F>(Level::PTE, raw, new);
-                }
-                if const { F::KEPT != 0 } {
-                    let (_, now) =
-                        node.replace_seen(index, raw, new, others, |now| change(Level::PTE, va, now));
-                    stale.gather.changed_entry::<F>(va, now);
-                    return false;
-                }
-                if GAINS && meaning.gains {
-                    // `change` may look at the frame's record: once is enough.
-                    let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(Level::PTE, new));
-                    stale.gather.gained(va, raw, now);
-                    return false;
-                }
-                node.replace_seen(index, raw, new, others, |now| change(Level::PTE, va, now));
-                true
-            });
-            stale.end(changed);
-        });
-    }
-
-    /// As [`change`](Self::change), for entries that may have to be broken off first. Those that
-    /// need a break and cannot be flushed now, as this CPU is in the middle of a flush, stay as
-    /// they were.
-    #[cold]
-    #[inline(never)]
-    fn change_breaking<M: Machine, const GAINS: bool>(
-        &self,
-        range: VirtRange,
-        gather: &mut Gather<'_, M>,
-        change: impl Fn(Level, u64, u64) -> u64,
-    ) {
-        let on = gather.on();
-        let mut broken = Broken::<_, _, _, BATCH>::new(|level, va| self.find(on, va, level));
-        let meanings = Meanings::<F>::new();
-        let mut change_one = |node: &Node<'_, F, M::Window>, index, va, raw| {
-            let level = node.level();
-            let new = change(level, va, raw);
-            if new == raw {
-                return;
-            }
-            let meaning =
-                if level == Level::PTE { meanings.of(raw, new) } else { Meaning::of::<F>(level, raw, new) };
-            if meaning.told {
-                on.before_changed::<F>(level, raw, new);
-            }
-            if const { GAINS && F::KEPT == 0 }
-                && meaning.gains
-                && let Ok((_, now)) = node.update_seen(index, raw, new, Use::Walked, gain::<F>(level, new))
-            {
-                gather.became_valid_leaf(va, F::shift(level), raw, now);
-                return;
-            }
-            let old = match node.update_seen(index, raw, new, Use::Walked, |now| change(level, va, now)) {
-                Ok((old, _)) => old,
-                Err(NeedsBreak) => {
-                    if broken.is_full() {
-                        let _ = make_broken(&mut broken, gather, &change);
-                    }
-                    broken.add(node, index, va)
-                }
-            };
-            if level == Level::PTE {
-                gather.changed_entry::<F>(va, old);
-            } else {
-                gather.changed_large(va, va + (1 << F::shift(level)), F::shift(level));
-            }
-        };
-        self.each_part(on, range, &mut |part| match part {
-            Part::Table { node, base, first, last } => node.each(first, last, |index, raw| {
-                change_one(node, index, base + ((index as u64) << F::PAGE_SHIFT), raw);
-            }),
-            Part::Large { node, index, va, raw } if is_inside::<F>(node.level(), va, range) => {
-                change_one(node, index, va, raw);
-            }
-            // It could not be split.
-            Part::Large { .. } => {}
-            // They have been changed.
-            Part::Group(_) => {}
-        });
-        let _ = make_broken(&mut broken, gather, &change);
-    }
-
-    /// Changes the entry of the page at `va`, which [needs a break](NeedsBreak); the one that was
-    /// there. `None` if there is no such entry, or if this CPU is in the middle of a flush: the
-    /// entry is unchanged then.
-    #[cold]
-    #[inline(never)]
-    pub fn change_broken<M: Machine>(
-        &self,
-        va: u64,
-        gather: &mut Gather<'_, M>,
-        change: impl Fn(u64) -> u64,
-    ) -> Option<u64> {
-        let on = gather.on();
-        let node = self.find(on, va, Level::PTE)?;
-        let mut broken = Broken::<_, _, _, 1>::new(|level, va| self.find(on, va, level));
-        let was = broken.add(&node, F::index(Level::PTE, va), va);
-        gather.changed_entry::<F>(va, was);
-        make_broken(&mut broken, gather, &|_, _, raw| change(raw)).ok().map(|()| was)
-    }
-
     /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
     pub fn walk<M: Machine>(
         &self,
@@ -466,10 +295,20 @@ impl<F: Format> Tables<F> {
         let first = F::index(Level::PTE, at);
         let last = first + (range.len() >> F::PAGE_SHIFT) as usize - 1;
         let shift = F::index(Level::PTE, target) as isize - first as isize;
+        let mut marked = u32::MAX;
         let moved = from.clear(first, last, others, |index, old| {
-            there.put(index.wrapping_add_signed(shift), old & !F::KEPT);
+            let index = index.wrapping_add_signed(shift);
+            let new = old & !F::KEPT;
+            // Most entries come into the line of the one before.
+            let line = there.line_of(index);
+            if line == core::mem::replace(&mut marked, line) {
+                there.put_unmarked(index, new);
+            } else {
+                there.put(index, new);
+            }
             if const { F::KEPT != 0 } {
-                gather.changed_entry::<F>(at + ((index - first) as u64) * (1 << F::PAGE_SHIFT), old);
+                let page = index.wrapping_add_signed(-shift) - first;
+                gather.changed_entry::<F>(at + ((page as u64) << F::PAGE_SHIFT), old);
             }
         });
         if F::KEPT == 0 && moved.ends().is_some() {
@@ -613,36 +452,6 @@ pub(super) enum Part<'n, 'w, F: Format, W: OpenWindow> {
     },
     /// A group, of pages or of large pages.
     Group(Group<'n, 'w, F, W>),
-}
-
-/// Changes a large page, at `index` of `node`; see [`Tables::change`].
-#[cold]
-#[inline(never)]
-fn change_large<F: Format, M: Machine, const GAINS: bool>(
-    node: &Node<'_, F, M::Window>,
-    index: usize,
-    va: u64,
-    raw: u64,
-    others: Use,
-    gather: &mut Gather<'_, M>,
-    change: &impl Fn(Level, u64, u64) -> u64,
-) {
-    let level = node.level();
-    let new = change(level, va, raw);
-    if new == raw {
-        return;
-    }
-    let meaning = Meaning::of::<F>(level, raw, new);
-    if meaning.told {
-        gather.on().before_changed::<F>(level, raw, new);
-    }
-    if GAINS && meaning.gains {
-        let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(level, new));
-        gather.became_valid_leaf(va, F::shift(level), raw, now);
-        return;
-    }
-    gather.changed_large(va, va + (1 << F::shift(level)), F::shift(level));
-    node.replace_seen(index, raw, new, others, |now| change(level, va, now));
 }
 
 /// Calls `visit` for the entries from `first` to `last` (inclusive) of the leaf table `node`, which
