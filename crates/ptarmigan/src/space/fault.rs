@@ -241,18 +241,17 @@ impl<F: Format> State<F> {
         {
             return Ok(outcome);
         }
-        // One for each use: a call has its own in memory, and the other's stays in registers.
-        let at = || Place { tlb, page, access, flags, hint };
+        let at = Place { tlb, page, access, flags, hint };
         match self.tables.leaf(on, page) {
             Ok(leaf) => {
                 let raw = leaf.load();
                 if F::is_none(raw) {
-                    self.fault_missing::<M, SHARED>(on, at(), Ok(leaf))
+                    self.fault_missing::<M, SHARED>(on, at, Ok(leaf))
                 } else {
-                    self.fault_present::<M, SHARED>(on, at(), leaf, raw)
+                    self.fault_present::<M, SHARED>(on, at, leaf, raw)
                 }
             }
-            Err(end) => self.fault_missing::<M, SHARED>(on, at(), Err(end)),
+            Err(end) => self.fault_missing::<M, SHARED>(on, at, Err(end)),
         }
     }
 
@@ -387,7 +386,7 @@ impl<F: Format> State<F> {
         leaf: Leaf<'_, F, M>,
         raw: u64,
     ) -> Result<Outcome, FaultError> {
-        let Place { tlb, page, access, flags, .. } = at;
+        let Place { tlb, page, access, flags, hint } = at;
         let others = Use::private(tlb.is_unloaded());
         if F::allows(Level::PTE, raw, access) {
             // The TLB may still hold the former entry.
@@ -436,21 +435,21 @@ impl<F: Format> State<F> {
             on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, was, new);
             return Ok(Outcome::Done(Done::Reused));
         }
-        self.copy_on_write::<M, SHARED>(on, at, &leaf, raw, others)
+        self.copy_on_write::<M, SHARED>(on, tlb, (page, raw), (flags, hint), leaf)
     }
 
-    /// Gives a page that is written a frame of its own. `raw` is its entry, `leaf` its place, and
-    /// `others` says whether anybody else uses it.
+    /// Gives a page that is written a frame of its own. `raw` is its entry, `leaf` its place. Pairs
+    /// are passed in registers: other faults would have a structure in memory, too.
     #[inline(never)]
     fn copy_on_write<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
-        at: Place<'_>,
-        leaf: &Leaf<'_, F, M>,
-        raw: u64,
-        others: Use,
+        tlb: &SpaceTlb,
+        (page, raw): (u64, u64),
+        (flags, hint): (AreaFlags, Hint),
+        leaf: Leaf<'_, F, M>,
     ) -> Result<Outcome, FaultError> {
-        let Place { tlb, page, flags, hint, .. } = at;
+        let others = Use::private(tlb.is_unloaded());
         let (old, m) = (F::frame(Level::PTE, raw), on.machine());
         let new_attr =
             Self::attr(flags) | Attr::WRITE | Attr::DIRTY | F::attr(Level::PTE, raw).only(Attr::SOFT);
