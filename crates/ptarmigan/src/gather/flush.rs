@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::page::{FlushProof, Flushed, Unhooked};
 use crate::parking::{DataChains, Waiting};
 use crate::quicklist::Policy;
-use crate::tlb::{Epoch, Mmu, Ticket, TlbRefusal};
+use crate::tlb::{Epoch, Mmu, Owed, Ticket, TlbRefusal};
 
 impl<'a, M: Machine> Gather<'a, M> {
     /// Flushes the pages so far and gives them back; the operation goes on.
@@ -174,7 +174,10 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         self.flags.may_defer = true;
         let mut ticket = None;
+        // If code of the machine unwinds after pages were parked, nobody would know the addresses.
+        let owed = Owed::of(self.space);
         Repeat(self).0.flush_rest_into(&mut ticket);
+        core::mem::forget(owed);
         if let Some(Ticket { waiting, .. }) = &ticket
             && !waiting.is_empty()
         {

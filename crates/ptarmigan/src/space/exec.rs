@@ -63,6 +63,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             return Err(AreaError::Overlap(range));
         }
         self.may_flush()?;
+        self.settle(range)?;
         let had = AreaFlags(stack.flags.0 & AreaFlags::PERMISSIONS.0);
         let flags = stack.flags.without(had).with(permissions).with(AreaFlags::GROWS_DOWN);
         // The object of the area, if it has one, moves with its end.

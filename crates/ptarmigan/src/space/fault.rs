@@ -157,7 +157,7 @@ impl<F: Format> State<F> {
         if let Some(done) = self.fault_in_large(on, tlb, va.0, access)? {
             return Ok(done);
         }
-        self.grow_stack(on, va)?;
+        self.grow_stack(on, tlb, va)?;
         // A second call of `fault` would keep the compiler from inlining the first: the code for
         // shared spaces serves this fault as well. An image with little room may not have it.
         #[cfg(feature = "small")]
@@ -266,7 +266,12 @@ impl<F: Format> State<F> {
     }
 
     /// Lets the stack just above `va` grow down to it.
-    fn grow_stack<M: SpaceMachine>(&mut self, on: On<'_, M>, va: VirtAddr) -> Result<(), FaultError> {
+    fn grow_stack<M: SpaceMachine>(
+        &mut self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        va: VirtAddr,
+    ) -> Result<(), FaultError> {
         let none = FaultError::NoArea(va);
         let mut area = self.areas.at_or_after(on, va.0).ok_or(none)?;
         if area.start <= va.0 {
@@ -289,7 +294,7 @@ impl<F: Format> State<F> {
         area.flags = area.flags.with(AreaFlags::PRIVATE_PAGES);
         let grows = (area.end - start) >> F::PAGE_SHIFT <= u64::from(self.stack_limit);
         if grows {
-            self.left.settle(on, VirtRange { start, end: old })?;
+            self.settle(on, tlb, VirtRange { start, end: old })?;
             area.offset = area.offset_at(start);
             area.start = start;
         }
@@ -389,12 +394,7 @@ impl<F: Format> State<F> {
         let Place { tlb, page, access, flags, hint } = at;
         let others = Use::private(tlb.is_unloaded());
         if F::allows(Level::PTE, raw, access) {
-            // The TLB may still hold the former entry.
-            on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, raw);
-            // Or a link of a table that has been unlinked, whose flush was left to this CPU. In the
-            // middle of a flush it faults once more.
-            let _ = on.tlb().catch_up(on.pin(), Some(tlb));
-            return Ok(Outcome::Done(Done::Spurious));
+            return Ok(spurious(on, tlb, page, F::PAGE_SHIFT, raw));
         }
         if access != Access::Write {
             // The area allows more than the entry: it was kept without permissions (PROT_NONE), may
@@ -511,6 +511,23 @@ impl<F: Format> State<F> {
         on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, new);
         Ok(Outcome::Done(Done::Copied))
     }
+}
+
+/// Serves a fault in the page of 2^`shift` bytes at `page`, whose entry allows the access.
+#[inline]
+pub(super) fn spurious<M: Machine>(
+    on: On<'_, M>,
+    tlb: &SpaceTlb,
+    page: u64,
+    shift: u32,
+    raw: u64,
+) -> Outcome {
+    // The TLB may still hold the former entry.
+    on.became_valid(Some(tlb), page, shift, 1, raw, raw);
+    // Or a link of a table that has been unlinked, whose flush was left to this CPU. In the middle
+    // of a flush it faults once more.
+    let _ = on.tlb().catch_up(on.pin(), Some(tlb));
+    Outcome::Done(Done::Spurious)
 }
 
 /// Changes the entry of the page at `page`, which keeps its frame, to the result of `new`; the one

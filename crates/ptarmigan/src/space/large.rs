@@ -18,7 +18,7 @@
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags, LargePages};
 use super::areas::{AreaError, Hint};
-use super::fault::{Done, FaultError, Outcome};
+use super::fault::{Done, FaultError, Outcome, spurious};
 use super::state::{SpaceMut, State};
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Entry, Format};
@@ -147,9 +147,7 @@ impl<F: Format> State<F> {
         match self.tables.large_entry(on, page) {
             (Entry::Link(_), _) => Ok(None),
             (Entry::Leaf, raw) if F::allows(level, raw, access) => {
-                // The TLB may still hold the former entry.
-                on.became_valid(Some(tlb), start, F::shift(level), 1, raw, raw);
-                Ok(Some(Outcome::Done(Done::Spurious)))
+                Ok(Some(spurious(on, tlb, start, F::shift(level), raw)))
             }
             (Entry::Leaf, raw) => Ok(Some(self.gain_whole::<M, SHARED>(on, tlb, start, access, raw, &area))),
             (Entry::None, _) if start < area.start || area.end - start < Tables::<F>::large_size() => {
@@ -159,11 +157,7 @@ impl<F: Format> State<F> {
                 Ok(self.fault_block::<M, SHARED>(on, tlb, start, access, &area))
             }
             (Entry::None, _) if access == Access::Write => {
-                let put = self.fault_whole::<M, SHARED>(on, tlb, start, &area)?;
-                if matches!(put, Some(Outcome::Done(_))) && !area.flags.has(AreaFlags::PRIVATE_PAGES) {
-                    self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
-                }
-                Ok(put)
+                self.fault_whole::<M, SHARED>(on, tlb, start, hint, &area)
             }
             (Entry::None, _) => Ok(self.fault_zeroes::<M, SHARED>(on, tlb, start, &area)),
         }
@@ -227,6 +221,7 @@ impl<F: Format> State<F> {
         on: On<'_, M>,
         tlb: &SpaceTlb,
         start: u64,
+        hint: Hint,
         area: &Area,
     ) -> Result<Option<Outcome>, FaultError> {
         if SHARED && !self.tables.has_large_table(on, start) {
@@ -234,8 +229,8 @@ impl<F: Format> State<F> {
         }
         let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(None) };
         let attr = Self::attr_used(area.flags, Access::Write);
-        let first = block.pfn;
-        Ok(self.put_block::<M, SHARED>(on, tlb, start, (first, attr), Some(block), Done::Large))
+        let (first, own) = (block.pfn, Some((block, hint)));
+        Ok(self.put_block::<M, SHARED>(on, tlb, start, (first, attr), own, Done::Large))
     }
 
     /// Maps a large page of the object behind `area` at `start`, if the object has a block for it
@@ -265,16 +260,16 @@ impl<F: Format> State<F> {
         self.put_block::<M, SHARED>(on, tlb, start, (first, attr), None, Done::Backed)
     }
 
-    /// Maps a large page at `start` to the block of frames from `first` on. `own` is the block, if
-    /// the entry is to hold a reference to it; otherwise an object has it, or the machine. `None`
-    /// if there is no memory for its tables.
+    /// Maps a large page at `start` to the block of frames from `first` on. `own` is the block, and
+    /// the area, if the entry is to hold a reference to it; otherwise an object has it, or the
+    /// machine. `None` if there is no memory for its tables.
     fn put_block<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
         tlb: &SpaceTlb,
         start: u64,
         (first, attr): (Pfn, Attr),
-        own: Option<UnmappedLarge<'_, M>>,
+        own: Option<(UnmappedLarge<'_, M>, Hint)>,
         done: Done,
     ) -> Option<Outcome> {
         let level = Tables::<F>::LARGE;
@@ -284,7 +279,10 @@ impl<F: Format> State<F> {
         let put = self.tables.put_large_page::<M, SHARED>(on, start, raw);
         if put == Ok(true) {
             // Before code of the machine that may unwind.
-            core::mem::forget(own);
+            if let Some((block, hint)) = own {
+                block.keep();
+                self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
+            }
             on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
             return Some(Outcome::Done(done));
         }
@@ -330,9 +328,6 @@ impl<F: Format> State<F> {
         if copies
             && self.copy_large(on, start, raw, Self::attr_used(area.flags, access), zeroes, &mut gather)?
         {
-            if let Some((hint, _)) = self.areas.search(on, va).filter(|_| zeroes) {
-                self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
-            }
             return Ok(Some(if zeroes { Done::Large } else { Done::Copied }));
         }
         self.tables.split_down(va, Level::PTE, &mut gather)?;
@@ -362,9 +357,13 @@ impl<F: Format> State<F> {
         let attr = attr | F::attr(level, raw).only(Attr::SOFT);
         on.before_mapped::<F>(attr, block.pfn, 1 << (F::shift(level) - F::PAGE_SHIFT));
         let new = F::leaf(level, block.pfn, attr);
-        self.tables.replace_large(start, new, gather, || {
+        let (State { tables, areas, .. }, end) = (self, start + (1 << F::shift(level)));
+        tables.replace_large(start, new, gather, || {
             block.keep();
-            if !zeroes {
+            if zeroes {
+                // Areas may have been cut since reads mapped it, and no other write will fault.
+                areas.mark_all(on, VirtRange { start, end }, AreaFlags::PRIVATE_PAGES);
+            } else {
                 // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a
                 // reference to the whole.
                 unsafe { release_large_flushed(on, frame) };
@@ -405,6 +404,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     pub(super) fn advise_large(&mut self, range: VirtRange, large: bool) -> Result<(), AreaError> {
         if !large {
             self.may_flush()?;
+            // Before its area says that there is no large page, also if this unwinds.
+            let mut gather = self.gather();
+            let split = self.state.tables.split_range(range, Level::PTE, &mut gather);
+            debug_assert!(split.is_ok(), "asked above");
         }
         self.state.areas.change_range(self.on, range, |a| {
             if large {
@@ -414,13 +417,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             } else {
                 a.flags = a.flags.without(AreaFlags::LARGE);
             }
-        })?;
-        if !large {
-            let mut gather = self.gather();
-            let split = self.state.tables.split_range(range, Level::PTE, &mut gather);
-            debug_assert!(split.is_ok(), "asked above");
-        }
-        Ok(())
+        })
     }
 
     /// Makes large pages of pages, in areas that may have them, from `from` on: the content of each
@@ -503,14 +500,13 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         };
         let mut gather = self.gather();
         let leaf = F::leaf(level, first, attr);
-        let made = self.state.tables.make_large(start, leaf, &mut gather, copy, |raw| {
+        let stands = || _ = block.keep();
+        let made = self.state.tables.make_large(start, leaf, &mut gather, copy, stands, |raw| {
             // SAFETY: 1. the entry owned a reference to a data frame of this machine, or is
             // special. 2. its table has been cut off and flushed.
             unsafe { release_flushed::<F, M>(on, raw) };
         });
-        if made == Ok(true) {
-            block.keep();
-        } else {
+        if made != Ok(true) {
             self.state.tables.unreserve_large(on);
         }
         made

@@ -6,7 +6,7 @@
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
 use super::areas::AreaError;
-use super::fault::{Done, FaultError, Outcome, change};
+use super::fault::{Done, FaultError, Outcome, change, spurious};
 use super::state::{SpaceMut, State};
 use crate::addr::{FRAME_SHIFT, PhysAddr, VirtRange};
 use crate::format::{Access, Attr, Format, MemoryType};
@@ -198,10 +198,8 @@ impl<F: Format> State<F> {
         if !F::allows(leaf.level, leaf.raw, access) {
             return Some(Outcome::Exclusive);
         }
-        // The TLB may still hold the former entry.
         let shift = F::shift(leaf.level);
-        on.became_valid(Some(tlb), page & !((1 << shift) - 1), shift, 1, leaf.raw, leaf.raw);
-        Some(Outcome::Done(Done::Spurious))
+        Some(spurious(on, tlb, page & !((1 << shift) - 1), shift, leaf.raw))
     }
 
     /// Maps the largest leaf that fits around `page` in an area of physical memory, or gives the
@@ -265,9 +263,7 @@ impl<F: Format> State<F> {
         }
         let Ok(leaf) = leaf else { return Ok(Outcome::Again) };
         if F::allows(Level::PTE, raw, access) {
-            // The TLB may still hold the former entry.
-            on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, raw);
-            return Ok(Outcome::Done(Done::Spurious));
+            return Ok(spurious(on, tlb, page, F::PAGE_SHIFT, raw));
         }
         // The page only gains: see `State::fault_present`.
         let gain = |raw| Self::gained(Level::PTE, raw, attr);

@@ -74,6 +74,34 @@ impl<F: Format> State<F> {
         Ok(range)
     }
 
+    /// Has all CPUs forget pages that were in `range`, before an area is made there: those whose
+    /// flush was left to them, and those of a flush that has unwound.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] in the middle of a switch or a flush of this CPU.
+    #[inline]
+    pub fn settle<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        range: VirtRange,
+    ) -> Result<(), TlbRefusal> {
+        if tlb.owes_flush() {
+            self.make_up(on, tlb)?;
+        }
+        self.left.settle(on, range)
+    }
+
+    /// Flushes everything, for a flush that has unwound.
+    #[cold]
+    #[inline(never)]
+    fn make_up<M: Machine>(&self, on: On<'_, M>, tlb: &SpaceTlb) -> Result<(), TlbRefusal> {
+        on.tlb().may_flush(on.pin())?;
+        self.tables.gather(on, tlb, true).finish();
+        Ok(())
+    }
+
     /// Returns the tables that go with `gone`, whose areas are gone.
     #[inline]
     pub(super) fn beside_areas<M: SpaceMachine>(&self, on: On<'_, M>, gone: VirtRange) -> Free {
@@ -358,14 +386,10 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
         self.state.unmapping = unmapping;
     }
 
-    /// Has all CPUs forget pages that were in `range`, before an area is made there.
-    ///
-    /// # Errors
-    ///
-    /// [`AreaError::Refused`] in the middle of a switch or a flush of this CPU.
+    /// As [`State::settle`].
     #[inline]
     pub(super) fn settle(&mut self, range: VirtRange) -> Result<(), AreaError> {
-        Ok(self.state.left.settle(self.on, range)?)
+        Ok(self.state.settle(self.on, self.tlb, range)?)
     }
 
     /// Returns the area that `va` lies in.

@@ -278,8 +278,9 @@ impl<F: Format> Tables<F> {
     }
 
     /// Puts the large page `leaf` in the place of the table at `start`. The table is cut off and
-    /// flushed first; then `copy(index, entry)` is called for each page, and `gone(entry)` for each
-    /// when the large page stands. False, with the table where it was, if `copy` fails.
+    /// flushed first; then `copy(index, entry)` is called for each page. `stands()` is called as
+    /// soon as the large page is there, before code of the machine that may unwind, and then
+    /// `gone(entry)` for each page. False, with the table where it was, if `copy` fails.
     ///
     /// # Errors
     ///
@@ -290,6 +291,7 @@ impl<F: Format> Tables<F> {
         leaf: u64,
         gather: &mut Gather<'_, M>,
         mut copy: impl FnMut(usize, u64) -> Result<(), NoFrame>,
+        stands: impl FnOnce(),
         mut gone: impl FnMut(u64),
     ) -> Result<bool, TlbRefusal> {
         let (on, level) = (gather.on(), Self::LARGE);
@@ -312,6 +314,7 @@ impl<F: Format> Tables<F> {
         }
         relink.forget();
         node.put(index, leaf);
+        stands();
         child.clear(0, F::entries(Level::PTE) - 1, Use::Private, |_, raw| gone(raw));
         self.give_replaced(start, &child, gather);
         gather.became_valid_leaf(start, F::shift(level), 0, leaf);

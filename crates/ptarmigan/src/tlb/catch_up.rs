@@ -22,7 +22,7 @@ use super::scope::Scope;
 use super::shootdown::can_defer;
 use super::space::SpaceTlb;
 use super::state::Tlb;
-use crate::cpu::{CpuSet, Pinned};
+use crate::cpu::{CpuId, CpuSet, Pinned};
 
 impl<S: Shootdown> Tlb<S> {
     /// Tells `cpus` that a flush is left to them, whose pages have got their epoch.
@@ -58,27 +58,27 @@ impl<S: Shootdown> Tlb<S> {
             self.machine.accept(space.machine())?;
         }
         let mut loaded = self.own(pin)?;
+        let undone = Undone { tlb: self, cpu: pin.cpu() };
         self.mailboxes.settles(pin.cpu());
         let now = self.readers.now();
-        let Some(id) = loaded.space else {
-            self.readers.cleaned(pin.cpu(), now);
-            return Ok(());
-        };
-        if loaded.lazy {
-            self.unload(pin, &mut loaded, id);
-        } else {
-            let space = space.filter(|space| space.id() == id);
-            // Read before anything is forgotten: later changes are not covered.
-            let reached = space.map(SpaceTlb::generation);
-            if reached != Some(loaded.generation) {
-                let (asid, scope) = (loaded.asid, Scope::Full);
-                let what = Invalidation { space: id, asid, scope, tables_freed: true, reload_root: true };
-                self.hardware.invalidate(pin, &what);
-                self.tally(pin).caught_up.add(1);
-                loaded.generation = reached.unwrap_or(loaded.generation);
+        match loaded.space {
+            None => self.readers.cleaned(pin.cpu(), now),
+            Some(id) if loaded.lazy => self.unload(pin, &mut loaded, id),
+            Some(id) => {
+                let space = space.filter(|space| space.id() == id);
+                // Read before anything is forgotten: later changes are not covered.
+                let reached = space.map(SpaceTlb::generation);
+                if reached != Some(loaded.generation) {
+                    let (asid, scope) = (loaded.asid, Scope::Full);
+                    let what = Invalidation { space: id, asid, scope, tables_freed: true, reload_root: true };
+                    self.hardware.invalidate(pin, &what);
+                    self.tally(pin).caught_up.add(1);
+                    loaded.generation = reached.unwrap_or(loaded.generation);
+                }
+                self.readers.cleaned(pin.cpu(), now);
             }
-            self.readers.cleaned(pin.cpu(), now);
         }
+        core::mem::forget(undone);
         self.leave(pin, loaded);
         Ok(())
     }
@@ -91,5 +91,19 @@ impl<S: Shootdown> Tlb<S> {
     /// Returns whether all of `cpus` have forgotten what they knew at `epoch`.
     pub(crate) fn are_clean(&self, cpus: &CpuSet, epoch: Epoch) -> bool {
         self.not_clean(cpus, epoch).is_empty()
+    }
+}
+
+/// A CPU that makes up for flushes that were left to it. Dropping it, while unwinding, leaves them
+/// to it again.
+struct Undone<'t, S: Shootdown> {
+    tlb: &'t Tlb<S>,
+    cpu: CpuId,
+}
+
+impl<S: Shootdown> Drop for Undone<'_, S> {
+    #[cold]
+    fn drop(&mut self) {
+        self.tlb.mailboxes.leave_to(self.cpu);
     }
 }

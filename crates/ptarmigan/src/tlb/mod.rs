@@ -70,3 +70,4 @@ pub use state::{FIRST_NAME, Tlb};
 
 pub(crate) use readers::Epoch;
 pub(crate) use shootdown::FlushFlags;
+pub(crate) use space::Owed;

@@ -6,7 +6,7 @@ use super::request::Invalidation;
 use super::runs::Runs;
 use super::scope::Scope;
 use super::shootdown::{FlushFlags, RECALL};
-use super::space::SpaceTlb;
+use super::space::{Owed, SpaceTlb};
 use super::state::{Loaded, Tlb};
 use crate::cpu::{Guard, Pinned};
 
@@ -35,7 +35,7 @@ impl<S: Shootdown> Tlb<S> {
         self.machine.accept(space.machine())?;
         self.may_ask(pin)?;
         let mut loaded = self.own(pin)?;
-        let owed = Owed(space);
+        let owed = Owed::of(space);
         change();
         // Then the CPUs, as in `flush`.
         let generation = space.raise();
@@ -85,15 +85,5 @@ impl<S: Shootdown> Tlb<S> {
         let mut stale = Runs::new(shift);
         stale.insert(page, page.wrapping_add(1 << shift));
         self.flush_raised(pin, raised, loaded, &stale, FlushFlags::default(), &mut None)
-    }
-}
-
-/// A flush that has not ended. Dropping it has the next flush of the space be one of everything.
-struct Owed<'s>(&'s SpaceTlb);
-
-impl Drop for Owed<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        self.0.owe_flush();
     }
 }

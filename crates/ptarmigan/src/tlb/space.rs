@@ -148,6 +148,24 @@ impl SpaceTlb {
     }
 }
 
+/// A flush that has not ended. Dropping it has the next flush of the space be one of everything.
+pub(crate) struct Owed<'s>(&'s SpaceTlb);
+
+impl<'s> Owed<'s> {
+    /// One of `space`.
+    #[inline]
+    pub fn of(space: &'s SpaceTlb) -> Self {
+        Owed(space)
+    }
+}
+
+impl Drop for Owed<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.owe_flush();
+    }
+}
+
 /// Flushes of a space that were refused or have unwound, as they were at one moment.
 pub(crate) struct Debt(usize);
 

@@ -3,10 +3,12 @@
 use crate::common;
 use crate::shootdown::{Recorder, Told};
 use common::{Watch, small, va, watched_with};
-use ptarmigan::addr::VirtRange;
-use ptarmigan::format::X86_64;
+use ptarmigan::addr::{PhysAddr, VirtRange};
+use ptarmigan::format::{MemoryType, X86_64};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::space::{Access, Advice, AreaFlags, Space, SpaceMachine, Unmapping};
+use ptarmigan::page::Level;
+use ptarmigan::space::{Access, Advice, AreaFlags, Done, Space, SpaceMachine, Unmapping};
+use ptarmigan::table::Sizes;
 use ptarmigan::tlb::{Scope, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostMachine};
 use ptsan::Kind;
@@ -161,6 +163,47 @@ fn a_heap_and_a_stack_that_grow_have_all_forget_first() {
         told.take();
         space.fault(a, va(stack - PAGE), Access::Write).unwrap();
         assert!(told.take().contains(&FULL));
+        // One that is moved, or given more room where it is.
+        for down in [8, 0] {
+            fill(a, &mut space, stack - 12 * PAGE, 2);
+            space.edit(a).unwrap().munmap(pages(stack - 12 * PAGE, 2)).unwrap();
+            told.take();
+            let place = VirtRange { start: stack - 16 * PAGE, end: stack + PAGE - down * PAGE };
+            space.edit(a).unwrap().move_stack(place, RW).unwrap();
+            assert_eq!(told.take().first(), Some(&FULL), "before anything else");
+            space.edit(a).unwrap().munmap(VirtRange { end: place.end - PAGE, ..place }).unwrap();
+            space.edit(a).unwrap().move_stack(pages(stack - PAGE, 2), RW).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_fault_whose_page_is_there_makes_up_for_flushes_left_to_the_cpu() {
+    two!(64, |_m, a, b, space, told| {
+        // The CPU may know links of tables that others have replaced.
+        let at = AT + (2 << 20);
+        let all = VirtRange { start: at, end: at + (2 << 20) };
+        let device = |space: &mut Space<X86_64>, sizes| {
+            let (memory, first) = (MemoryType::WriteBack, PhysAddr(2 << 30));
+            // SAFETY: 1. no program runs in the space.
+            unsafe { space.edit(a).unwrap().map_physical_large(all, RW, first, memory, sizes) }.unwrap();
+        };
+        let calls: [Call<'_>; 4] = [
+            &|space| space.edit(a).unwrap().mmap(pages(at, 1), RW, 0).unwrap(),
+            &|space| space.edit(a).unwrap().mmap(all, RW.with(AreaFlags::LARGE), 0).unwrap(),
+            &|space| device(space, Sizes::PAGES),
+            &|space| device(space, Sizes::up_to(Level(1))),
+        ];
+        for (i, call) in calls.iter().enumerate() {
+            fill(a, &mut space, AT, 1);
+            space.edit(a).unwrap().munmap(pages(AT, 1)).unwrap();
+            call(&mut space);
+            space.fault(a, va(at), Access::Write).unwrap();
+            told.take();
+            assert_eq!(space.fault(b, va(at), Access::Write), Ok(Done::Spurious));
+            assert_eq!(told.take(), [FULL], "call {i}");
+            space.edit(a).unwrap().munmap(all).unwrap();
+        }
     });
 }
 
@@ -233,7 +276,7 @@ fn a_frame_that_waits_is_nobody_elses_alone() {
         let mut child = space.edit(a).unwrap().fork().unwrap();
         space.edit(a).unwrap().munmap(pages(AT, 1)).unwrap();
         // CPU 1 may read the page still: the child must not write to it in place.
-        assert_eq!(child.fault(a, va(AT), Access::Write), Ok(ptarmigan::space::Done::Copied));
+        assert_eq!(child.fault(a, va(AT), Access::Write), Ok(Done::Copied));
         m.tlb().catch_up(b.pin(), Some(space.tlb())).unwrap();
         a.collect();
         child.end(a).unwrap();

@@ -53,6 +53,23 @@ fn reads_of_whole_spans_show_one_block_and_the_first_write_a_large_page() {
 }
 
 #[test]
+fn a_write_where_areas_were_cut_since_the_read_is_passed_on_by_fork_in_all_of_them() {
+    on_machine::<X86_64, _>(config(), |_, on| {
+        let mut space = space(on, M2);
+        space.fault(on, va(AT), Access::Read).unwrap();
+        space.edit(on).unwrap().retag(range(AT + 8 * PAGE, AT + 16 * PAGE), |_| 7).unwrap();
+        assert_eq!(space.fault(on, va(AT + 9 * PAGE), Access::Write), Ok(Done::Large));
+        // The program writes to the others without a fault.
+        let child = space.edit(on).unwrap().fork().unwrap();
+        for at in [0, 9 * PAGE, 20 * PAGE] {
+            assert_eq!(page(on, &child, at), (page(on, &space, at).0, false));
+        }
+        child.end(on).unwrap();
+        space.end(on).unwrap();
+    });
+}
+
+#[test]
 fn ends_of_areas_and_machines_without_a_block_show_pages() {
     on_machine::<X86_64, _>(config(), |host, on| {
         let mut space = Space::<X86_64>::new(on).unwrap();

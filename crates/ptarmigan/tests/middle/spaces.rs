@@ -2,15 +2,18 @@
 //! unwinds at the k-th table. Programs read through the sanitizer's software MMUs on two CPUs.
 use crate::{NORMAL, Point, fails, for_every_k_at, with_frames_left};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, I386, MemoryType, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::machine::On;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
-use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, LargePages, Space, SpaceMachine};
+use ptarmigan::space::{
+    Access, Advice, AreaFlags, CollapseLimits, EmptyTables, LargePages, Space, SpaceMachine, Unmapping,
+};
 use ptarmigan::table::{Free, Sizes, Tree};
-use ptarmigan_hosted::{Host, HostConfig, HostMachine};
+use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{SoftMmu, Watchable};
 
 const PAGE: u64 = 4096;
@@ -50,17 +53,50 @@ fn rw() -> AreaFlags {
     AreaFlags::READ.with(AreaFlags::WRITE)
 }
 
-/// The program on each CPU that runs in the space touches what is mapped there.
-fn touch<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, on: On<'_, M>, space: &Space<F>) {
-    for at in (0..8).map(|n| BASE + n / 2 * SPAN + n % 2 * PAGE) {
-        for cpu in [0, 1] {
+/// The program on each CPU that runs in the space touches what is mapped there, and what is not
+/// unless CPUs may still know that: it is to be forgotten `later`.
+fn touch<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, later: bool, on: On<'_, M>, space: &Space<F>) {
+    for at in (0..12).map(|n| BASE + n / 3 * SPAN + n % 3 * PAGE) {
+        for cpu in [0, 1].into_iter().filter(|cpu| space.tlb().is_active_on(CpuId(*cpu as u16))) {
             let shown = space.tree().query(on, VirtAddr(at));
+            if later && shown.is_none() {
+                continue;
+            }
             let found = mmu.with(|san, memory| san.translate(memory, cpu, at, ptsan::Access::READ));
             if let (Some((pfn, _)), Ok(found)) = (shown, found) {
                 assert_eq!(found.phys / PAGE, u64::from(pfn.0), "CPU {cpu} reads another frame at {at:#x}");
             }
         }
     }
+}
+
+/// The program maps again what is free of its areas, and uses it on both CPUs.
+fn map_again<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, on: On<'_, M>, space: &mut Space<F>) {
+    for at in (0..24).map(|n| BASE + n / 8 * SPAN + n % 8 * PAGE) {
+        let mut edit = space.edit(on).unwrap();
+        // Memory may have ended.
+        if edit.area(VirtAddr(at)).is_none() && edit.mmap(pages(at, 1), rw(), 0).is_ok() {
+            let _ = edit.fault(VirtAddr(at), Access::Write);
+        }
+    }
+    touch(mmu, true, on, space);
+}
+
+/// Areas say what fork and faults have to know of their pages.
+fn assert_areas_know<F: Watchable, M: SpaceMachine>(number: usize, on: On<'_, M>, space: &Space<F>) {
+    let all = VirtRange { start: 0, end: F::USER_END };
+    let see = |leaf: ptarmigan::table::Mapped| {
+        let (is_large, private) = (leaf.level > Level::PTE, !leaf.attr.has(Attr::SPECIAL));
+        let areas = space.areas().each(on, leaf.range(), |area| {
+            let (at, flags) = (leaf.at, area.flags);
+            let has_large = flags.has(AreaFlags::LARGE);
+            assert!(!is_large || has_large, "call {number}: a large page at {at} in {flags:?}");
+            let noted = flags.has(AreaFlags::PRIVATE_PAGES);
+            assert!(!private || noted, "call {number}: fork does not find the page at {at}");
+        });
+        areas.unwrap();
+    };
+    space.tree().walk_leaves(on, all, see).unwrap();
 }
 
 /// What is made on the way.
@@ -72,7 +108,7 @@ struct Made<F: Format> {
 /// A call, by number. Errors are those of a lack of memory.
 fn call<F: Watchable, M: SpaceMachine>(
     number: usize,
-    on: On<'_, M>,
+    [on, other]: [On<'_, M>; 2],
     space: &mut Space<F>,
     made: &mut Made<F>,
 ) -> bool {
@@ -150,7 +186,7 @@ fn call<F: Watchable, M: SpaceMachine>(
                 && edit.madvise(pages(BASE, 8), Advice::DontNeed).is_ok()
         }
         // CPUs rest, leave and come back.
-        13 => {
+        SWITCHES => {
             let rests = space.rest(on).is_ok() && space.activate(on).is_ok();
             rests && space.deactivate(on).is_ok() && space.activate(on).is_ok()
         }
@@ -290,6 +326,27 @@ fn call<F: Watchable, M: SpaceMachine>(
             let cut = space.edit(on).unwrap().munmap(pages(second + 3 * PAGE, 2)).is_ok();
             written && cut && space.fault(on, VirtAddr(first), Access::Write).is_ok()
         }
+        // Pages become a large page, and it becomes pages again.
+        21 => {
+            let mut edit = space.edit(on).unwrap();
+            let size = edit.large_page_size().unwrap_or(SPAN);
+            let large = VirtRange { start: 64 * SPAN, end: 64 * SPAN + size };
+            let mapped = edit.mmap(large, rw(), 0).is_ok()
+                && edit.populate(pages(large.start, 3), Access::Write).is_ok()
+                && edit.madvise(large, Advice::Large(true)).is_ok();
+            let limits = CollapseLimits { spans: 8, missing: 1024 };
+            let collapsed = mapped && edit.collapse(VirtAddr(0), limits).is_ok();
+            collapsed && edit.madvise(large, Advice::Large(false)).is_ok()
+        }
+        // The other CPU unmaps, which may leave a flush to this one.
+        CATCH_UP => {
+            let gone = space.edit(other).unwrap().munmap(pages(BASE + SPAN, 2)).is_ok();
+            on.tlb().catch_up(on.pin(), Some(space.tlb())).unwrap();
+            other.collect();
+            let parked = other.machine().parking().parked(other.pin());
+            assert_eq!(parked, 0, "the CPU has forgotten that a flush is left to it");
+            gone
+        }
         // A space from its beginning to its end.
         _ => match Space::<F>::new(on) {
             Ok(new) => {
@@ -307,7 +364,9 @@ fn call<F: Watchable, M: SpaceMachine>(
     }
 }
 
-pub const CALLS: usize = 22;
+pub const CALLS: usize = 24;
+const SWITCHES: usize = 13;
+const CATCH_UP: usize = 22;
 
 /// Two CPUs' MMUs, which know the zero frame.
 pub fn watched<F: Watchable>(host: &Host<F>) -> SoftMmu<'_, F> {
@@ -322,6 +381,7 @@ pub fn watched<F: Watchable>(host: &Host<F>) -> SoftMmu<'_, F> {
 /// whether the call went through.
 fn scenario<F: Watchable, P: Policy>(
     number: usize,
+    later: bool,
     host: &Host<F>,
     policy: P,
     attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut()),
@@ -329,14 +389,17 @@ fn scenario<F: Watchable, P: Policy>(
     let mmu = watched(host);
     let unwinding = Layered::new(Unwinding(host.frames()), policy).map_err(|e| e.error).unwrap();
     let policy = Layered::new(&mmu, unwinding).map_err(|e| e.error).unwrap();
-    let m = HostMachine::new(host, policy, &mmu).unwrap();
-    scenario_on(number, &mmu, &m, false, attempt)
+    let config = TlbConfig { park: if later { 64 } else { 0 }, ..TlbConfig::new(2) };
+    let m = HostMachine::with_tlb(host, policy, &mmu, config, Delivery::AtOnce).unwrap();
+    scenario_on(number, later, &mmu, &m, false, attempt)
 }
 
 /// The same on any machine of the host whose MMUs these are, with `number` as `call` knows it. If
-/// it `leaks`, tables need not come back.
+/// it is `later`, other CPUs forget what is unmapped later, and empty tables go. If it `leaks`,
+/// tables need not come back.
 pub fn scenario_on<F: Watchable>(
     number: usize,
+    later: bool,
     mmu: &SoftMmu<'_, F>,
     m: &impl SpaceMachine,
     leaks: bool,
@@ -350,6 +413,10 @@ pub fn scenario_on<F: Watchable>(
         let pins = [slots[0].pin(), slots[1].pin()];
         let (on, other) = (m.on(&pins[0]).unwrap(), m.on(&pins[1]).unwrap());
         let mut space = Space::<F>::new(on).unwrap();
+        if later {
+            space.edit(on).unwrap().set_unmapping(Unmapping::Deferred);
+            space.edit(on).unwrap().set_empty_tables(EmptyTables::Freed);
+        }
         for n in 0..3 {
             let area = pages(BASE + n * SPAN, 8);
             space.edit(on).unwrap().mmap(area, rw(), 0).unwrap();
@@ -361,19 +428,28 @@ pub fn scenario_on<F: Watchable>(
             space.edit(on).unwrap().mmap(pages(at, 1), AreaFlags::READ, 0).unwrap();
         }
         [on, other].into_iter().for_each(|on| space.activate(on).unwrap());
-        touch(mmu, on, &space);
+        touch(mmu, later, on, &space);
         on.drain();
         let mut made = Made { spaces: Vec::new(), trees: Vec::new() };
         attempt(host.frames(), &mut || {
-            went_through = call(number, on, &mut space, &mut made);
-            touch(mmu, on, &space);
+            went_through = call(number, [on, other], &mut space, &mut made);
+            touch(mmu, later, on, &space);
+            map_again(mmu, on, &mut space);
         });
+        made.spaces.iter().chain([&space]).for_each(|space| assert_areas_know(number, on, space));
+        // Before a CPU loads the root again.
+        match number {
+            CATCH_UP => _ = call(number, [on, other], &mut space, &mut made),
+            SWITCHES => {}
+            _ => map_again(mmu, on, &mut space),
+        }
         [on, other].into_iter().for_each(|on| space.activate(on).unwrap());
-        touch(mmu, on, &space);
+        touch(mmu, later, on, &space);
         // The same call goes through then, unless it has done its part already.
-        let _ = call(number, on, &mut space, &mut made);
+        let _ = call(number, [on, other], &mut space, &mut made);
+        made.spaces.iter().chain([&space]).for_each(|space| assert_areas_know(number, on, space));
         [on, other].into_iter().for_each(|on| space.activate(on).unwrap());
-        touch(mmu, on, &space);
+        touch(mmu, later, on, &space);
         [on, other].into_iter().for_each(|on| space.deactivate(on).unwrap());
         made.spaces.into_iter().for_each(|space| space.end(on).unwrap());
         made.trees.into_iter().for_each(|tree| tree.end(on, |_, _, _| {}).unwrap());
@@ -397,7 +473,7 @@ pub fn scenario_on<F: Watchable>(
 
 /// The host of a call, by number: those of large pages have memory for a copy of one.
 pub fn host_of<F: Format>(number: usize) -> Host<F> {
-    let (large, zero_block) = ([17, 20].contains(&number), number == 20);
+    let (large, zero_block) = ([17, 20, 21].contains(&number), number == 20);
     Host::new(HostConfig {
         bytes: if large { 16 << 20 } else { 4 << 20 },
         cpus: 2,
@@ -413,16 +489,18 @@ pub fn host_of<F: Format>(number: usize) -> Host<F> {
 fn memory_ends<F: Watchable>() -> usize {
     let mut failed = 0;
     for number in 0..CALLS {
-        let went_through = (0..160).any(|left| {
-            let host = host_of::<F>(number);
-            let went = scenario(number, &host, host.quicklists().unwrap(), &mut |frames, call| {
-                with_frames_left(frames, left, call)
+        for later in [false, true] {
+            let went_through = (0..160).any(|left| {
+                let host = host_of::<F>(number);
+                let went = scenario(number, later, &host, host.quicklists().unwrap(), &mut |frames, call| {
+                    with_frames_left(frames, left, call)
+                });
+                host.audit().unwrap_or_else(|e| panic!("{} call {number}, {left} frames: {e}", F::NAME));
+                failed += usize::from(!went);
+                went
             });
-            host.audit().unwrap_or_else(|e| panic!("{} call {number}, {left} frames: {e}", F::NAME));
-            failed += usize::from(!went);
-            went
-        });
-        assert!(went_through, "{} call {number} never goes through", F::NAME);
+            assert!(went_through, "{} call {number} never goes through", F::NAME);
+        }
     }
     failed
 }
@@ -440,7 +518,7 @@ fn spaces_lose_no_frame_and_show_nothing_stale_when_a_layer_unwinds() {
         for (at, point) in [Point::Alloc, Point::Freeing].into_iter().enumerate() {
             let n = for_every_k_at(point, |attempt| {
                 let host = host_of::<X86_64>(number);
-                scenario(number, &host, host.quicklists().unwrap(), &mut |_, call| attempt(call));
+                scenario(number, true, &host, host.quicklists().unwrap(), &mut |_, call| attempt(call));
                 host.audit().unwrap_or_else(|e| panic!("call {number}, {point:?}: {e}"));
             });
             passed[at] += n;

@@ -55,6 +55,15 @@ impl Areas {
         self.leaf(on, at.leaf, |l| l.at(at.index).flags.fetch_or(flags.0, Relaxed));
     }
 
+    /// Adds `flags` to each area that has anything in `range`.
+    pub fn mark_all<M: Machine>(&self, on: On<'_, M>, range: VirtRange, flags: AreaFlags) {
+        self.each(on, range, |area| {
+            if let Some((hint, _)) = self.search(on, area.start) {
+                self.mark(on, hint, flags);
+            }
+        });
+    }
+
     /// The last area that ends at or below `va`.
     pub fn last_before<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Area> {
         Some(self.get(on, self.before(on, self.seek(on, va))?))
