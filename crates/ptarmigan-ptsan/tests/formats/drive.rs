@@ -9,6 +9,7 @@ use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{
     Access, Advice, AreaFlags, CollapseLimits, Done, EmptyTables, LargePages, Object, Space, SpaceMachine,
+    Unmapping,
 };
 use ptarmigan::table::{Mapped as Leaf, Sizes};
 use ptarmigan::tlb::{CostModel, Costs, SpaceId, TlbConfig};
@@ -51,6 +52,8 @@ pub struct Ran {
     /// faults mapped, that they gave the right to be written, and that they split; and blocks of
     /// zeroes that faults mapped, and that they changed for large pages.
     pub large: [u64; 10],
+    /// Flushes that were left to other CPUs, and faults that these made up for them in.
+    pub left: [u64; 2],
     pub findings: u64,
     /// The sanitizer's report of them.
     pub report: String,
@@ -95,7 +98,15 @@ pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
         rng: Rng::new(seed),
         spaces: Vec::new(),
         on_cpu: vec![None; cpus],
-        ran: Ran { served: 0, passed: 0, denied: 0, large: [0; 10], findings: 0, report: String::new() },
+        ran: Ran {
+            served: 0,
+            passed: 0,
+            denied: 0,
+            large: [0; 10],
+            left: [0; 2],
+            findings: 0,
+            report: String::new(),
+        },
         next: 0,
         large,
     };
@@ -117,7 +128,7 @@ fn operations<F: Format, T: MmuTraits>(run: &mut Run<'_, '_, F, T>, steps: u32, 
     let policy = Layered::new(soft, host.quicklists().unwrap()).unwrap();
     // Everything is cheaper than 64 pages, wherever these lie.
     let costs = CostModel::Costs(Costs::new(1, 64));
-    let tlb = TlbConfig { asids, costs, ..TlbConfig::new(cpus) };
+    let tlb = TlbConfig { asids, costs, park: 64, ..TlbConfig::new(cpus) };
     {
         let inner = HostMachine::with_tlb(host, policy, soft, tlb, Delivery::AtOnce).unwrap();
         let machine = WithObjects { inner, objects: run.store };
@@ -134,6 +145,7 @@ fn operations<F: Format, T: MmuTraits>(run: &mut Run<'_, '_, F, T>, steps: u32, 
         let pin = slots[0].pin();
         let on = machine.on(&pin).unwrap();
         run.compare(on);
+        run.ran.left[0] = on.tlb().counts().deferred as u64;
         run.spaces.drain(..).for_each(|mapped| mapped.space.end(on).unwrap());
         machine.inner.drain(&slots);
     }
@@ -193,6 +205,9 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             }
             let empty = [EmptyTables::Kept, EmptyTables::Covered, EmptyTables::Freed, EmptyTables::Freed];
             space.edit(on).unwrap().set_empty_tables(empty[choice as usize]);
+            if self.rng.below(2) == 0 {
+                space.edit(on).unwrap().set_unmapping(Unmapping::Deferred);
+            }
             self.spaces.push(Mapped { space, map: Map::default() });
         }
         let at = self.rng.below(self.spaces.len() as u64) as usize;
@@ -217,6 +232,12 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             33 if self.large => self.log(on, at),
             34..=37 if self.large => self.object(on, at, pages, flags),
             38 if self.large => self.resize(on),
+            39 => {
+                let loaded = self.loaded(cpu).filter(|_| self.next.is_multiple_of(2));
+                let space = loaded.map(|at| self.spaces[at].space.tlb());
+                on.tlb().catch_up(on.pin(), space).unwrap();
+                on.collect();
+            }
             25 | 28 | 29 if self.large => {
                 let limits = CollapseLimits {
                     spans: 4,
@@ -467,6 +488,11 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let mapped = if self.large && self.rng.below(2) == 0 { None } else { mapped };
         let page = mapped.filter(|_| self.rng.below(8) != 0).unwrap_or(pages.start);
         let va = page << F::PAGE_SHIFT;
+        let later = self.spaces[at].space.edit(on).unwrap().unmapping() == Unmapping::Deferred;
+        if later && self.spaces[at].map.has_none(page..page + 1) {
+            // The CPU may know it still.
+            return;
+        }
         let kinds = [
             (Access::Read, ptsan::Access::READ),
             (Access::Write, ptsan::Access::WRITE),
@@ -508,6 +534,13 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             self.ran.large[9] += u64::from(served == Ok(Done::Large) && zeroes_before);
             self.ran.large[7] += u64::from(served == Ok(Done::Copied) && !is_large && large_before);
             found = self.translate(cpu, va, kind);
+            if later && found.is_none() {
+                // It knows a link of a table that has gone, and forgets it when it faults again.
+                let again = self.spaces[at].space.fault(on, VirtAddr(va), access);
+                assert_eq!(again, Ok(Done::Spurious), "{}: {access:?} of {va:#x}", F::NAME);
+                self.ran.left[1] += 1;
+                found = self.translate(cpu, va, kind);
+            }
         }
         let Some(phys) = found else {
             panic!("{}: served, and faults again: {access:?} of {va:#x}", F::NAME)

@@ -27,13 +27,14 @@ const STEPS: u32 = 40_000;
 /// Runs the steps in pieces, each with a seed and numbers for TLBs of its own.
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 1_000;
-    let mut sums = [0; 10];
+    let (mut sums, mut left) = ([0; 10], [0; 2]);
     for seed in 1..=steps(STEPS) / PIECE {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus, large: true };
         let ran = drive::<F, T>(arch(), &what);
         assert_eq!(ran.findings, 0, "{}, seed {seed}: {}", F::NAME, ran.report);
         sums.iter_mut().zip(ran.large).for_each(|(sum, n)| *sum += n);
+        left.iter_mut().zip(ran.left).for_each(|(sum, n)| *sum += n);
     }
     let [faulted, copied, collapsed, of_devices, groups, of_objects, written, split, zeroes, replaced] = sums;
     // Faults reserve no tables of several frames.
@@ -42,6 +43,8 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         assert!(zeroes > 20 && replaced > 4, "{}: {sums:?}", F::NAME);
         assert!(of_objects > 20 && written > 4 && split > 4, "{}: {sums:?}", F::NAME);
     }
+    // A broadcast leaves none to others.
+    assert_eq!(left[0] > 4, !T::BROADCASTS, "{}: {left:?}", F::NAME);
     assert!(of_devices > 20, "{}: {sums:?}", F::NAME);
     assert_eq!(groups > 20, F::GROUP_BITS[0] != 0, "{}: {sums:?}", F::NAME);
 }
