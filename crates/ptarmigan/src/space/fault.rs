@@ -241,17 +241,18 @@ impl<F: Format> State<F> {
         {
             return Ok(outcome);
         }
-        let at = Place { tlb, page, access, flags, hint };
+        // One for each use: a call has its own in memory, and the other's stays in registers.
+        let at = || Place { tlb, page, access, flags, hint };
         match self.tables.leaf(on, page) {
             Ok(leaf) => {
                 let raw = leaf.load();
                 if F::is_none(raw) {
-                    self.fault_missing::<M, SHARED>(on, at, Ok(leaf))
+                    self.fault_missing::<M, SHARED>(on, at(), Ok(leaf))
                 } else {
-                    self.fault_present::<M, SHARED>(on, at, leaf, raw)
+                    self.fault_present::<M, SHARED>(on, at(), leaf, raw)
                 }
             }
-            Err(end) => self.fault_missing::<M, SHARED>(on, at, Err(end)),
+            Err(end) => self.fault_missing::<M, SHARED>(on, at(), Err(end)),
         }
     }
 
@@ -384,6 +385,7 @@ impl<F: Format> State<F> {
         }
     }
 
+    #[inline(always)]
     fn fault_present<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
