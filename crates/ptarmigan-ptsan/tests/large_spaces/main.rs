@@ -39,7 +39,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     let [faulted, copied, collapsed, of_devices, groups, of_objects, written, split, zeroes, replaced] = sums;
     // Faults reserve no tables of several frames.
     if F::LAYOUT.table_shift[0] == 12 {
-        assert!(faulted > 100 && copied > 0 && collapsed > 2, "{}: {sums:?}", F::NAME);
+        assert!(faulted > 100 && copied > 0 && collapsed > 0, "{}: {sums:?}", F::NAME);
         assert!(zeroes > 20 && replaced > 4, "{}: {sums:?}", F::NAME);
         assert!(of_objects > 20 && written > 4 && split > 4, "{}: {sums:?}", F::NAME);
     }
