@@ -301,11 +301,11 @@ impl<F: Format> Tables<F> {
             let new = old & !F::KEPT;
             // Most entries come into the line of the one before.
             let line = there.line_of(index);
-            if line == core::mem::replace(&mut marked, line) {
-                there.put_unmarked(index, new);
-            } else {
-                there.put(index, new);
+            if line != marked {
+                there.mark(line);
+                marked = line;
             }
+            there.put_unmarked(index, new);
             if const { F::KEPT != 0 } {
                 let page = index.wrapping_add_signed(-shift) - first;
                 gather.changed_entry::<F>(at + ((page as u64) << F::PAGE_SHIFT), old);

@@ -15,8 +15,14 @@ impl<F: Format, W: OpenWindow> Node<'_, F, W> {
     #[inline(always)]
     pub fn put(&self, index: usize, raw: u64) {
         self.put_unmarked(index, raw);
+        self.mark(self.line_of(index));
+    }
+
+    /// Notes in the record's map that an entry comes into the line.
+    #[inline(always)]
+    pub fn mark(&self, line: u32) {
         if let Some(record) = self.record() {
-            record.touch(self.line_of(index));
+            record.touch(line);
         }
     }
 
