@@ -46,7 +46,8 @@ fn a_script_without_an_interpreter_is_run_by_the_shell() {
     record("script", &[&script], |method, out, file, _| {
         assert_eq!(out.status.code(), Some(4), "{method}: {out:?}");
         let r = report(file);
-        assert_eq!((r.name.as_str(), r.execs), ("script", 2), "{method}");
+        // The program with more tables gives the name: addresses that are random decide which.
+        assert!(["script", "true"].contains(&r.name.as_str()) && r.execs == 2, "{method}: {}", r.name);
     });
 }
 
