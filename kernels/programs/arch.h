@@ -1,4 +1,15 @@
 /* What programs need of the architecture. */
+
+/* The CPU says that it waits. Where CPUs take turns and instructions are counted, QEMU goes on with the next one, to which
+ * a CPU that never says so may leave no turn. */
+static inline void give_way(void) {
+#if defined __x86_64__ || defined __i386__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
 #if defined __x86_64__ || defined __i386__
 #include <sys/io.h>
 #include <x86intrin.h>

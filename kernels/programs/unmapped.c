@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch.h"
+
 enum { MOST = 8, PAGE = 4096, PAGES = 4, WORDS = PAGE / sizeof(unsigned) };
 #define SIZE (PAGES * PAGE)
 #define POISON 0xdeadbeefu
@@ -62,16 +64,6 @@ static void reserve(word *at) {
 }
 
 static void unmap(word *memory) { munmap((void *)memory, SIZE); }
-
-/* Under QEMU, other CPUs go on. Where CPUs take turns and instructions are counted, one that never says that it waits may
- * leave no turn to the next. */
-static void give_way(void) {
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause();
-#elif defined __aarch64__
-    __asm__ volatile("yield");
-#endif
-}
 
 /* Waits until each reader has gone round once more, or for a while. */
 static void let_others_in(void) {

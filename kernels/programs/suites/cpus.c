@@ -102,21 +102,12 @@ static struct {
     _Atomic int ready, done, go;
 } shared;
 
-/* A kernel with one queue refuses; as each thread is busy and there are as many CPUs, they stay all the same. */
+/* The calling thread runs on this CPU alone. */
 static void stay_on(long cpu) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
     (void)!sched_setaffinity(0, sizeof set, &set);
-}
-
-/* The CPU says that it waits: where CPUs take turns and instructions are counted, QEMU goes on with the next. */
-static void give_way(void) {
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause();
-#elif defined __aarch64__
-    __asm__ volatile("yield");
-#endif
 }
 
 static void until(_Atomic int *count, int value) {

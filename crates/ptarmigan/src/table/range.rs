@@ -297,18 +297,17 @@ impl<F: Format> Tables<F> {
         let shift = F::index(Level::PTE, target) as isize - first as isize;
         let mut marked = u32::MAX;
         let moved = from.clear(first, last, others, |index, old| {
-            let index = index.wrapping_add_signed(shift);
+            let to = index.wrapping_add_signed(shift);
             let new = old & !F::KEPT;
             // Most entries come into the line of the one before.
-            let line = there.line_of(index);
+            let line = there.line_of(to);
             if line != marked {
                 there.mark(line);
                 marked = line;
             }
-            there.put_unmarked(index, new);
+            there.put_unmarked(to, new);
             if const { F::KEPT != 0 } {
-                let page = index.wrapping_add_signed(-shift) - first;
-                gather.changed_entry::<F>(at + ((page as u64) << F::PAGE_SHIFT), old);
+                gather.changed_entry::<F>(at + (((index - first) as u64) << F::PAGE_SHIFT), old);
             }
         });
         if F::KEPT == 0 && moved.ends().is_some() {
