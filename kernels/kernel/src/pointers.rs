@@ -1,4 +1,4 @@
-//! Pointers to what lies in frames of its own, by number.
+//! Pointers to records in frames of their own, by number.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};

@@ -1,5 +1,5 @@
-//! Unmapping whose flush is left to the CPUs that it concerns: what waits, for whom, and which
-//! calls do not wait.
+//! Unmapping whose flush is left to the CPUs that it concerns: the pages that wait, for whom, and
+//! the calls that do not wait.
 use crate::common;
 use crate::shootdown::{Recorder, Told};
 use common::{Watch, small, va, watched_with};

@@ -42,8 +42,7 @@ fn reads_of_whole_spans_show_one_block_and_the_first_write_a_large_page() {
         assert!(own != zeroes && writable);
         assert_eq!(page(on, &space, M2), (zeroes, false), "the other span stays");
         assert_eq!(space.fault(on, va(AT + 2 * PAGE), Access::Write), Ok(Done::Spurious));
-        // What was written is passed on by fork, and the block of zeroes is neither written nor
-        // lost.
+        // Fork passes the written pages on, and the block of zeroes is neither written nor lost.
         let child = space.edit(on).unwrap().fork().unwrap();
         assert_eq!(page(on, &child, 0), (own, false));
         child.end(on).unwrap();

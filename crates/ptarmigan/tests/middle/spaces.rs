@@ -53,8 +53,8 @@ fn rw() -> AreaFlags {
     AreaFlags::READ.with(AreaFlags::WRITE)
 }
 
-/// The program on each CPU that runs in the space touches what is mapped there, and what is not
-/// unless CPUs may still know that: it is to be forgotten `later`.
+/// The program on each CPU that runs in the space touches pages that are mapped there, and free
+/// ones unless CPUs may still know these: they are to be forgotten `later`.
 fn touch<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, later: bool, on: On<'_, M>, space: &Space<F>) {
     for at in (0..12).map(|n| BASE + n / 3 * SPAN + n % 3 * PAGE) {
         for cpu in [0, 1].into_iter().filter(|cpu| space.tlb().is_active_on(CpuId(*cpu as u16))) {
@@ -70,7 +70,7 @@ fn touch<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, later: bool, on: O
     }
 }
 
-/// The program maps again what is free of its areas, and uses it on both CPUs.
+/// The program maps the free parts of its areas again, and uses them on both CPUs.
 fn map_again<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, on: On<'_, M>, space: &mut Space<F>) {
     for at in (0..24).map(|n| BASE + n / 8 * SPAN + n % 8 * PAGE) {
         let mut edit = space.edit(on).unwrap();
@@ -82,7 +82,7 @@ fn map_again<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, on: On<'_, M>,
     touch(mmu, true, on, space);
 }
 
-/// Areas say what fork and faults have to know of their pages.
+/// Areas tell fork and faults of their private and their large pages.
 fn assert_areas_know<F: Watchable, M: SpaceMachine>(number: usize, on: On<'_, M>, space: &Space<F>) {
     let all = VirtRange { start: 0, end: F::USER_END };
     let see = |leaf: ptarmigan::table::Mapped| {
