@@ -307,8 +307,8 @@ fn call<F: Watchable, M: SpaceMachine>(
             let cut = edit.madvise(pages(all.start + 3 * PAGE, 2), Advice::DontNeed).is_ok();
             written && cut && edit.populate(pages(all.start, 8), Access::Read).is_ok()
         }
-        // The block of zeroes: taken by a read, shown by a second one, shared with a child, and left
-        // by writes of both.
+        // The block of zeroes: taken by a read, shown by a second one, shared with a child, and
+        // left by writes of both.
         20 => {
             let mut edit = space.edit(on).unwrap();
             let size = edit.large_page_size().unwrap_or(SPAN);

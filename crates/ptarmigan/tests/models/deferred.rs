@@ -30,7 +30,7 @@ fn on_both(w: &World<2>, a: On<'_, World<2>>, pages: u64) -> Arc<SharedSpace<Sma
     Arc::new(space)
 }
 
-/// CPU 0 unmaps the pages one by one, gives those back that wait for no CPU, and uses its own; CPU 1
+/// CPU 0 unmaps the pages one by one, gives back those that wait for no CPU, uses its own; CPU 1
 /// does `other` meanwhile. In the end, all frames are back.
 fn unmap_beside(
     preemptions: usize,
