@@ -9,7 +9,7 @@ use ptarmigan::tlb::hash::{
     HashCounts, HashSize, HashTable, Hashed32, Hashed64, Inserted, Mapping, Refill, Tag,
 };
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
-use ptsan::{Flush, HashLayout, Target};
+use ptsan::{Flush, HashLayout};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -263,7 +263,7 @@ unsafe impl Mmu for &HashedMmu<'_> {
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         if root.forget_all {
-            of!(self, table => table.wipe(|| self.watch(Flush { target: Target::All, leaf_only: false })));
+            of!(self, table => table.wipe(|| self.watch(Flush::all())));
         }
         self.numbers[usize::from(pin.cpu().0)].store(root.asid.into(), Ordering::Relaxed);
         if let Some(soft) = self.soft {

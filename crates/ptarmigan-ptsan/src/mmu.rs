@@ -26,6 +26,8 @@ pub struct SoftMmu<'h, F: Format, T = Interrupting> {
     asids: bool,
     /// Whether there is no invalidation of an address.
     by_guest: bool,
+    /// CPUs keep entries that were not valid.
+    keeps_invalid: bool,
     state: Mutex<State>,
     traits: PhantomData<fn() -> T>,
 }
@@ -93,10 +95,11 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
     fn make(host: &'h Host<F>, config: Config, hash: Option<HashMemory>) -> Self {
         let second = config.arch.second_stage;
         let by_guest = second.is_some_and(|second| second.by_address == ByGuestAddress::Never);
-        let (asids, loaded) = (config.asids, vec![None; config.cpus]);
+        let (asids, keeps_invalid) = (config.asids, config.keeps_invalid);
+        let loaded = vec![None; config.cpus];
         let sanitizer = Sanitizer::new(config);
         let state = State { sanitizer, loaded, freed_wrong: [0; MAX_LEVELS] };
-        SoftMmu { host, hash, asids, by_guest, state: Mutex::new(state), traits: PhantomData }
+        SoftMmu { host, hash, asids, by_guest, keeps_invalid, state: Mutex::new(state), traits: PhantomData }
     }
 
     /// Returns the host.
@@ -217,17 +220,25 @@ fn cpu(pin: &Pinned<'_>) -> usize {
     usize::from(pin.cpu().0)
 }
 
-/// The flushes of a scope that is not of everything.
-fn flushes(
+/// Returns the level of leaves of 2^`shift` bytes; the last one for a smaller number.
+fn level_of<F: Format>(shift: u32) -> Option<u8> {
+    let shift = shift.max(F::PAGE_SHIFT);
+    (0..F::LEAF_LEVELS).find(|level| F::shift(Level(*level)) == shift)
+}
+
+/// The flushes of a scope that is not of everything. They name the level of the pages if
+/// `names_level`.
+fn flushes<F: Format>(
     scope: &Scope,
-    leaf_only: bool,
+    (leaf_only, names_level): (bool, bool),
     range: impl Fn(u64, u64, u64) -> Target,
 ) -> Option<impl Iterator<Item = Flush>> {
     let runs = scope.runs()?;
     Some(runs.map(move |(start, end, stride)| {
         // Of the last page of the address space, all but a byte is in the range.
         let end = if end == 0 { u64::MAX } else { end };
-        Flush { target: range(start, end, 1 << stride), leaf_only }
+        let level = if names_level { level_of::<F>(stride) } else { None };
+        Flush { target: range(start, end, 1 << stride), leaf_only, level }
     }))
 }
 
@@ -252,7 +263,7 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
             1 => Target::Page { space, va: start },
             _ => Target::Range { space, start, end, stride },
         };
-        match flushes(&what.scope, leaf_only, range) {
+        match flushes::<F>(&what.scope, (leaf_only, T::NAMES_LEVELS && !what.tables_freed), range) {
             Some(flushes) => self.flush(cpu, flushes),
             None => self.flush(cpu, [Flush::space(space)].into_iter()),
         }
@@ -260,7 +271,7 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
 
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
         let range = |start, end, stride| Target::EverySpace { start, end, stride };
-        match flushes(scope, false, range) {
+        match flushes::<F>(scope, (false, false), range) {
             Some(flushes) => self.flush(cpu(pin), flushes),
             None => self.flush(cpu(pin), [Flush::all()].into_iter()),
         }
@@ -306,7 +317,7 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
     }
 
     /// Makes the calling CPU forget pages that were valid, and may be cached with the permissions
-    /// that they lacked.
+    /// that they lacked; and those that were not, if CPUs keep such entries.
     fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
         let (cpu, stride) = (cpu(pin), 1 << entry.shift);
         let (start, end) = (entry.va, entry.va.wrapping_add(entry.pages << entry.shift));
@@ -318,8 +329,8 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
         };
         self.with(|sanitizer, memory| {
             sanitizer.barrier(cpu, Barrier::Data);
-            if entry.was != 0 && F::is_present(Level::PTE, entry.was) {
-                sanitizer.flush(memory, cpu, self.possible(Flush { target, leaf_only: true }));
+            if self.keeps_invalid || entry.was != 0 && F::is_present(Level::PTE, entry.was) {
+                sanitizer.flush(memory, cpu, self.possible(Flush { target, leaf_only: true, level: None }));
                 sanitizer.barrier(cpu, Barrier::Data);
             }
             sanitizer.barrier(cpu, Barrier::Instruction);

@@ -10,6 +10,9 @@ pub trait MmuTraits: 'static {
     const STRUCTURES: Structures;
     /// See [`Mmu::NEEDS_ENTRY_VALID`](ptarmigan::tlb::Mmu::NEEDS_ENTRY_VALID).
     const NEEDS_ENTRY_VALID: bool;
+    /// An invalidation of pages by address names their level, and need not reach pages of another
+    /// one: AArch64 with FEAT_TTL.
+    const NAMES_LEVELS: bool = false;
 }
 
 /// MMUs like those of x86: CPUs interrupt each other, and any invalidation drops all links.

@@ -155,6 +155,12 @@ typedef enum ptsan_flag {
     // Erratum: after `tlbi` and `dsb` another `tlbi` and `dsb` are needed (CVE-2025-10263). With
     // `PTSAN_FLAG_BARRIERS`.
     PTSAN_FLAG_DSB_MISSES_STORES = 65536,
+    // CPUs and devices keep entries that were not valid when a walk read them: an access that
+    // memory allows may fault (`PTSAN_FAULT_NOT_PRESENT`) until the handler flushes, and a second
+    // fault is a finding. It is on for RISC-V.
+    PTSAN_FLAG_KEEPS_INVALID = 131072,
+    // They keep none (RISC-V with Svvptc).
+    PTSAN_FLAG_DROPS_INVALID = 262144,
 } ptsan_flag;
 
 // The content of a frame when it is announced as a table.
@@ -558,6 +564,26 @@ int32_t ptsan_flush_every_space(struct ptsan *san,
                                 uint64_t stride,
                                 bool leaf_only);
 
+// Tells that the CPU invalidates by address in a space, as `ptsan_flush_range`, and names the level
+// whose entries map the pages, counted from the leaves (AArch64 with FEAT_TTL): pages of level 0
+// are the smallest. The flush drops no page of another level and no table.
+int32_t ptsan_flush_level(struct ptsan *san,
+                          int32_t cpu,
+                          uint64_t space,
+                          uint64_t start,
+                          uint64_t end,
+                          uint64_t stride,
+                          uint8_t level);
+
+// Tells that the CPU invalidates by address in every space, as `ptsan_flush_every_space`, and names
+// the level of the pages, as `ptsan_flush_level`.
+int32_t ptsan_flush_every_space_level(struct ptsan *san,
+                                      int32_t cpu,
+                                      uint64_t start,
+                                      uint64_t end,
+                                      uint64_t stride,
+                                      uint8_t level);
+
 // Tells that the CPU invalidates a space except global translations (x86: a reload of CR3).
 int32_t ptsan_flush_space(struct ptsan *san, int32_t cpu, uint64_t space);
 
@@ -694,6 +720,16 @@ int32_t ptsan_queue_range(struct ptsan *san,
                           uint64_t end,
                           uint64_t stride,
                           bool leaf_only);
+
+// Tells that an invalidation of a range that names the level of its pages was put into the queue of
+// a device (SMMUv3 commands with TTL): see `ptsan_queue_range` and `ptsan_flush_level`.
+int32_t ptsan_queue_level(struct ptsan *san,
+                          int32_t device,
+                          uint64_t space,
+                          uint64_t start,
+                          uint64_t end,
+                          uint64_t stride,
+                          uint8_t level);
 
 // Tells that an invalidation of a domain was put into the queue of a device: see
 // `ptsan_queue_range`.

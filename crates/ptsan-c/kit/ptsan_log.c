@@ -189,7 +189,8 @@ bool ptsan_log_resume(ptsan_log *log, unsigned cpu) { return numbers(log, RESUME
 
 bool ptsan_log_leave(ptsan_log *log, unsigned cpu) { return numbers(log, LEAVE, 1, cpu, 0, 0, 0); }
 
-/* An invalidation, by a reader of the tables: a CPU + 1 or 0, or a device. */
+/* An invalidation, by a reader of the tables: a CPU + 1 or 0, or a device. A level of its pages is the
+ * last of the fields, plus 1. */
 static bool extent(ptsan_log *log, unsigned kind, uint64_t reader, unsigned scope, bool leaf_only,
                    const uint64_t *fields, unsigned count) {
     record r = begin(log, kind);
@@ -229,6 +230,20 @@ bool ptsan_log_flush_every_space(ptsan_log *log, int cpu, uint64_t start, uint64
     uint64_t fields[3];
     fields[0] = start, fields[1] = behind, fields[2] = stride;
     return invalidate(log, cpu, EVERY_SPACE, leaf_only, fields, 3);
+}
+
+bool ptsan_log_flush_level(ptsan_log *log, int cpu, uint64_t space, uint64_t start, uint64_t behind, uint64_t stride,
+                           unsigned level) {
+    uint64_t fields[5];
+    fields[0] = space, fields[1] = start, fields[2] = behind, fields[3] = stride, fields[4] = (uint64_t)level + 1;
+    return invalidate(log, cpu, RANGE, false, fields, 5);
+}
+
+bool ptsan_log_flush_every_space_level(ptsan_log *log, int cpu, uint64_t start, uint64_t behind, uint64_t stride,
+                                       unsigned level) {
+    uint64_t fields[4];
+    fields[0] = start, fields[1] = behind, fields[2] = stride, fields[3] = (uint64_t)level + 1;
+    return invalidate(log, cpu, EVERY_SPACE, false, fields, 4);
 }
 
 bool ptsan_log_flush_space(ptsan_log *log, int cpu, uint64_t space) {
@@ -321,6 +336,13 @@ bool ptsan_log_queue_every_space(ptsan_log *log, unsigned device, uint64_t start
     uint64_t fields[3];
     fields[0] = start, fields[1] = behind, fields[2] = stride;
     return queue(log, device, EVERY_SPACE, leaf_only, fields, 3);
+}
+
+bool ptsan_log_queue_level(ptsan_log *log, unsigned device, uint64_t space, uint64_t start, uint64_t behind,
+                           uint64_t stride, unsigned level) {
+    uint64_t fields[5];
+    fields[0] = space, fields[1] = start, fields[2] = behind, fields[3] = stride, fields[4] = (uint64_t)level + 1;
+    return queue(log, device, RANGE, false, fields, 5);
 }
 
 bool ptsan_log_queue_space(ptsan_log *log, unsigned device, uint64_t space) {

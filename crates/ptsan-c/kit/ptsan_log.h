@@ -72,7 +72,8 @@ enum {
     PTSAN_LOG_ACCESSED_DIRTY = 8,  /* the kernel relies on the bits that hardware sets */
     PTSAN_LOG_TWO_STAGES = 16,     /* stage 2, with a guest's tables on top */
     PTSAN_LOG_COMMON_NUMBERS = 32, /* a number of a space stands for one root on all CPUs */
-    PTSAN_LOG_LOCKS = 64           /* locks are recorded */
+    PTSAN_LOG_LOCKS = 64,          /* locks are recorded */
+    PTSAN_LOG_KEEPS_INVALID = 128  /* CPUs keep entries that were not valid (RISC-V) */
 };
 
 /* The machine. Members that are 0 have their usual value, except `cpus`, which is at least 1 if there
@@ -140,6 +141,12 @@ bool ptsan_log_flush_range(ptsan_log *log, int cpu, uint64_t space, uint64_t sta
                            bool leaf_only);
 bool ptsan_log_flush_every_space(ptsan_log *log, int cpu, uint64_t start, uint64_t end, uint64_t stride,
                                  bool leaf_only);
+/* With the level of the pages that the instruction names, counted from the leaves (AArch64 with
+ * FEAT_TTL): no other pages and no tables are dropped. */
+bool ptsan_log_flush_level(ptsan_log *log, int cpu, uint64_t space, uint64_t start, uint64_t end, uint64_t stride,
+                           unsigned level);
+bool ptsan_log_flush_every_space_level(ptsan_log *log, int cpu, uint64_t start, uint64_t end, uint64_t stride,
+                                       unsigned level);
 bool ptsan_log_flush_space(ptsan_log *log, int cpu, uint64_t space);
 bool ptsan_log_flush_all(ptsan_log *log, int cpu);
 bool ptsan_log_space_created(ptsan_log *log, uint64_t space);
@@ -171,6 +178,8 @@ bool ptsan_log_queue_range(ptsan_log *log, unsigned device, uint64_t space, uint
                            uint64_t stride, bool leaf_only);
 bool ptsan_log_queue_every_space(ptsan_log *log, unsigned device, uint64_t start, uint64_t end, uint64_t stride,
                                  bool leaf_only);
+bool ptsan_log_queue_level(ptsan_log *log, unsigned device, uint64_t space, uint64_t start, uint64_t end,
+                           uint64_t stride, unsigned level);
 bool ptsan_log_queue_space(ptsan_log *log, unsigned device, uint64_t space);
 bool ptsan_log_queue_all(ptsan_log *log, unsigned device);
 /* The kernel has waited until all of the queue was carried out. */

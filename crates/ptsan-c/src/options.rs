@@ -105,6 +105,12 @@ pub enum PtsanFlag {
     /// Erratum: after `tlbi` and `dsb` another `tlbi` and `dsb` are needed (CVE-2025-10263). With
     /// `PTSAN_FLAG_BARRIERS`.
     DsbMissesStores = 65536,
+    /// CPUs and devices keep entries that were not valid when a walk read them: an access that
+    /// memory allows may fault (`PTSAN_FAULT_NOT_PRESENT`) until the handler flushes, and a second
+    /// fault is a finding. It is on for RISC-V.
+    KeepsInvalid = 131_072,
+    /// They keep none (RISC-V with Svvptc).
+    DropsInvalid = 262_144,
 }
 
 /// The simulated machine. Set all members to zero, then those that matter:
@@ -144,7 +150,7 @@ pub struct PtsanOptions {
     pub suppressions: *const c_char,
 }
 
-const ALL_FLAGS: u32 = 131_071;
+const ALL_FLAGS: u32 = 524_287;
 
 impl PtsanOptions {
     fn has(&self, flag: PtsanFlag) -> bool {
@@ -170,7 +176,10 @@ impl PtsanOptions {
                 .map_err(|_| Refusal::argument(format!("{number} {what}; 65535 are the most")))
         };
         let rate = at_most(self.adversary_rate, "steps of the adversary in 1000 calls")?;
+        let arch = self.format()?;
+        let keeps = arch.keeps_invalid || self.has(PtsanFlag::KeepsInvalid);
         let mut config = Config {
+            keeps_invalid: keeps && !self.has(PtsanFlag::DropsInvalid),
             cpus: usize::from(at_most(self.cpus, "CPUs")?).max(usize::from(!self.devices_only)),
             devices: usize::from(at_most(self.devices, "devices")?),
             common_numbers: self.has(PtsanFlag::CommonNumbers),
@@ -191,7 +200,7 @@ impl PtsanOptions {
             write_xor_execute: self.has(PtsanFlag::WriteXorExecute),
             two_stages: self.has(PtsanFlag::TwoStages),
             adversary: (rate > 0).then_some(Adversary { seed: self.seed, rate }),
-            ..Config::new(self.format()?)
+            ..Config::new(arch)
         };
         if self.keep > 0 {
             config.keep = self.keep as usize;
@@ -342,7 +351,13 @@ mod tests {
         let all = config(PtsanOptions { flags: ALL_FLAGS & !2048, ..options(9) }).unwrap();
         assert!(all.asids && all.recursive && all.eager_walkers && all.infer_leftovers && all.track_origins);
         assert!(!all.backtraces && all.barriers && all.accessed_dirty && all.write_xor_execute);
-        assert!(all.two_stages && all.common_numbers && all.locks);
+        assert!(all.two_stages && all.common_numbers && all.locks && !all.keeps_invalid);
+        let keeps = |arch: PtsanArch, flags: u32| {
+            config(PtsanOptions { flags, ..options(arch as u32) }).unwrap().keeps_invalid
+        };
+        assert!(keeps(PtsanArch::RiscvSv39, 0) && !keeps(PtsanArch::X86_64, 0));
+        assert!(keeps(PtsanArch::X86_64, PtsanFlag::KeepsInvalid as u32));
+        assert!(!keeps(PtsanArch::RiscvSv39, PtsanFlag::DropsInvalid as u32));
         let Errata { invlpg_spares_globals, sfence_drops_only_all, dsb_misses_stores } = all.errata;
         assert!(invlpg_spares_globals && sfence_drops_only_all && dsb_misses_stores);
         assert_eq!(all.arch.canonical, ptsan::Canonical::OnesExtended);

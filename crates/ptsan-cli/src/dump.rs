@@ -84,8 +84,9 @@ pub(crate) fn header_line(header: &Header) -> String {
     let stages = if header.two_stages { ", two stages" } else { "" };
     let numbers = if header.common_numbers { ", common numbers" } else { "" };
     let locks = if header.locks { ", locks" } else { "" };
+    let invalid = if header.keeps_invalid { ", keeps invalid entries" } else { "" };
     format!(
-        "{}, {} CPU{}{devices}{asids}{upper}{barriers}{bits}{stages}{numbers}{locks}",
+        "{}, {} CPU{}{devices}{asids}{upper}{barriers}{bits}{stages}{numbers}{locks}{invalid}",
         header.architecture,
         header.cpus,
         plural(header.cpus)
@@ -137,9 +138,9 @@ fn describe(header: &Header, record: &Record<'_>) -> String {
         }
         Record::DataMapped { space, va } => format!("{name} space {space:#x} {va:#x}"),
         Record::FlushesDone => name.to_owned(),
-        Record::Invalidate { cpu, scope, leaf_only } => {
+        Record::Invalidate { cpu, scope, leaf_only, level } => {
             let cpu = cpu.map_or_else(|| "cpu all".to_owned(), reader);
-            format!("{name} {cpu} {}", extent(scope, leaf_only))
+            format!("{name} {cpu} {}", extent(scope, leaf_only, level))
         }
         Record::SpaceCreated { space } | Record::SpaceDestroyed { space } => format!("{name} {space:#x}"),
         Record::OperationBegins { id } | Record::OperationEnds { id } => format!("{name} {id}"),
@@ -155,8 +156,8 @@ fn describe(header: &Header, record: &Record<'_>) -> String {
             let va = va.map_or_else(String::new, |va| format!(" {va:#x}"));
             format!("{name} {} {number}{va}", reader(cpu))
         }
-        Record::FlushQueued { device, scope, leaf_only } => {
-            format!("{name} {} {}", reader(device), extent(scope, leaf_only))
+        Record::FlushQueued { device, scope, leaf_only, level } => {
+            format!("{name} {} {}", reader(device), extent(scope, leaf_only, level))
         }
         Record::QueueCompleted { device } => format!("{name} {}", reader(device)),
         Record::DeviceEntry { device, phys, bytes, word, valid } => {
@@ -192,7 +193,8 @@ fn describe(header: &Header, record: &Record<'_>) -> String {
 }
 
 /// Describes the extent of an invalidation.
-fn extent(scope: Scope, leaf_only: bool) -> String {
+fn extent(scope: Scope, leaf_only: bool, level: Option<u8>) -> String {
+    let level = level.map_or_else(String::new, |level| format!(" level {level}"));
     let leaf = if leaf_only { " leaf" } else { "" };
     let scope = match scope {
         Scope::Page { space, va } => format!("space {space:#x} {va:#x}"),
@@ -208,7 +210,7 @@ fn extent(scope: Scope, leaf_only: bool) -> String {
         Scope::Space(space) => format!("space {space:#x}"),
         Scope::All => "everything".to_owned(),
     };
-    format!("{scope}{leaf}")
+    format!("{scope}{leaf}{level}")
 }
 
 /// Describes bytes: how many, and the first ones.

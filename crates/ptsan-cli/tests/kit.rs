@@ -92,8 +92,9 @@ const KINDS: u64 = 39;
 const TEXT: &str = "Grüße aus dem Kern: 🐧 und noch viel mehr Text, der länger ist als die zweihundert Bytes, \
     die in einen Satz passen; darum wird er an einem Zeichen abgeschnitten, das nicht mehr ganz hineingeht: 🐧🐧🐧🐧🐧🐧";
 
-/// Returns a random scope of an invalidation, and whether it spares paging-structure caches.
-fn scope(n: &mut Numbers) -> (Scope, bool) {
+/// Returns a random scope of an invalidation, whether it spares paging-structure caches, and the
+/// level that it names.
+fn scope(n: &mut Numbers) -> (Scope, bool, Option<u8>) {
     let scope = match n.below(5) {
         0 => Scope::Page { space: n.next(), va: n.next() },
         1 => Scope::Range { space: n.next(), start: n.next(), end: n.next(), stride: n.next() },
@@ -103,15 +104,19 @@ fn scope(n: &mut Numbers) -> (Scope, bool) {
     };
     // Whole spaces have no last level of their own.
     let leaf_only = n.flag() && !matches!(scope, Scope::Space(_) | Scope::All);
-    (scope, leaf_only)
+    let names = matches!(scope, Scope::Range { .. } | Scope::EverySpace { .. }) && !leaf_only;
+    let level = (names && n.flag()).then(|| n.below(255) as u8);
+    (scope, leaf_only, level)
 }
 
 /// Returns a random record of a kind of version 2, and content of an entry.
 fn second(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
     let record = match kind {
         0 => {
-            let (scope, leaf_only) = scope(n);
-            Record::FlushQueued { device: n.cpu(), scope, leaf_only }
+            let (scope, leaf_only, level) = scope(n);
+            // The kit has no function for this one.
+            let level = level.filter(|_| matches!(scope, Scope::Range { .. }));
+            Record::FlushQueued { device: n.cpu(), scope, leaf_only, level }
         }
         1 => Record::QueueCompleted { device: n.cpu() },
         2 => {
@@ -168,8 +173,8 @@ fn record(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
         8 => Record::Resume { cpu: n.cpu() },
         9 => Record::Leave { cpu: n.cpu() },
         10 => {
-            let (scope, leaf_only) = scope(n);
-            Record::Invalidate { cpu: n.flag().then(|| n.cpu()), scope, leaf_only }
+            let (scope, leaf_only, level) = scope(n);
+            Record::Invalidate { cpu: n.flag().then(|| n.cpu()), scope, leaf_only, level }
         }
         11 => Record::SpaceCreated { space: value },
         12 => Record::SpaceDestroyed { space: value },
@@ -229,9 +234,11 @@ fn line(record: &Record<'_>) -> String {
         | Record::Leave { cpu }
         | Record::Running { cpu }
         | Record::Stage1Flushed { cpu } => format!("{name} {cpu}"),
-        Record::Invalidate { cpu, scope, leaf_only } => extent(cpu.map_or(-1, i32::from), scope, leaf_only),
-        Record::FlushQueued { device, scope, leaf_only } => {
-            format!("queue-{}", extent(device.into(), scope, leaf_only))
+        Record::Invalidate { cpu, scope, leaf_only, level } => {
+            extent(cpu.map_or(-1, i32::from), scope, (leaf_only, level))
+        }
+        Record::FlushQueued { device, scope, leaf_only, level } => {
+            format!("queue-{}", extent(device.into(), scope, (leaf_only, level)))
         }
         Record::QueueCompleted { device } => format!("{name} {device}"),
         Record::DeviceEntry { device, phys, bytes, word, valid } => {
@@ -272,8 +279,17 @@ fn line(record: &Record<'_>) -> String {
 }
 
 /// Returns the line of an invalidation of this extent.
-fn extent(reader: i32, scope: Scope, leaf_only: bool) -> String {
+fn extent(reader: i32, scope: Scope, (leaf_only, level): (bool, Option<u8>)) -> String {
     let leaf = u8::from(leaf_only);
+    match (scope, level) {
+        (Scope::Range { space, start, end, stride }, Some(level)) => {
+            return format!("level {reader} {space} {start} {end} {stride} {level}");
+        }
+        (Scope::EverySpace { start, end, stride }, Some(level)) => {
+            return format!("every-space-level {reader} {start} {end} {stride} {level}");
+        }
+        _ => {}
+    }
     match scope {
         Scope::Page { space, va } => format!("page {reader} {space} {va} {leaf}"),
         Scope::Range { space, start, end, stride } => {
@@ -288,8 +304,9 @@ fn extent(reader: i32, scope: Scope, leaf_only: bool) -> String {
 }
 
 fn header_line(header: &Header) -> String {
-    let Header { asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks, .. } = *header;
-    let flags = [asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks];
+    let Header { asids, upper, barriers, accessed_dirty, two_stages, common_numbers, .. } = *header;
+    let Header { locks, keeps_invalid, .. } = *header;
+    let flags = [asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks, keeps_invalid];
     let flags: u8 = flags.iter().enumerate().map(|(bit, set)| u8::from(*set) << bit).sum();
     let Header { architecture, cpus, devices, table_bytes, va_bits, start_level, .. } = *header;
     format!("{} {flags} {cpus} {table_bytes} {va_bits} {start_level} {devices}\n", architecture as u8)
@@ -309,6 +326,7 @@ fn each_record_has_the_bytes_of_the_other_encoder() {
                 two_stages: n.flag(),
                 common_numbers: n.flag(),
                 locks: n.flag(),
+                keeps_invalid: n.flag(),
                 devices: n.cpu(),
                 table_bytes: n.next() as u32,
                 va_bits: n.next() as u8,

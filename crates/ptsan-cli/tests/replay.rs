@@ -39,7 +39,12 @@ fn without_flush() -> Vec<u8> {
 }
 
 fn with_flush() -> Vec<Record<'static>> {
-    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: 0 }, leaf_only: false };
+    let flush = Record::Invalidate {
+        cpu: Some(0),
+        scope: Scope::Page { space: 1, va: 0 },
+        leaf_only: false,
+        level: None,
+    };
     [space(), vec![flush], freed()].concat()
 }
 
@@ -85,7 +90,7 @@ fn the_adversary_finds_what_only_a_walk_shows_and_repeats_itself() {
     // A log without stores: no record says which CPU may hold the table, unless it has walked.
     let memory = |phys, bytes: &'static [u8]| Record::Memory { phys, bytes };
     let table = |phys| Record::TableAllocated { phys, size: 0, level: None, content: Content::Unchecked };
-    let other = Record::Invalidate { cpu: Some(1), scope: Scope::All, leaf_only: false };
+    let other = Record::Invalidate { cpu: Some(1), scope: Scope::All, leaf_only: false, level: None };
     let mut records =
         vec![memory(0x1000, &[7, 0x20]), memory(0x2000, &[7, 0x30]), memory(0x3000, &[7, 0x40])];
     records.extend([0x1000, 0x2000, 0x3000, 0x4000].map(table));
@@ -122,7 +127,7 @@ fn each_scope_of_an_invalidation_covers_what_it_says() {
         (Some(1), Scope::All, false),
         (None, Scope::All, true),
     ] {
-        let flush = Record::Invalidate { cpu, scope, leaf_only: false };
+        let flush = Record::Invalidate { cpu, scope, leaf_only: false, level: None };
         let created = Record::SpaceCreated { space: 2 };
         let records = [space(), vec![created, flush], freed()].concat();
         let (status, text) = replay(&log(&asids, &records), &["--no-seed"]);
@@ -139,7 +144,7 @@ fn an_invalidation_that_broadcasts_reaches_other_cpus() {
         records.push(Record::RootLoaded { cpu: 1, root: 0x1000, space: 1, flushes: false });
         records.push(Record::Access { cpu: 1, va: 0x123, kind: AccessKind::Read, user: true });
         records.extend(unmap);
-        records.push(Record::Invalidate { cpu, scope: Scope::All, leaf_only: false });
+        records.push(Record::Invalidate { cpu, scope: Scope::All, leaf_only: false, level: None });
         records.extend([Record::TableFreed { phys: 0x4000, size: 0 }, Record::Leave { cpu: 1 }]);
         records.extend(freed().into_iter().skip(1));
         let (found, text) = replay(&log(&machine(), &records), &["--no-seed"]);
@@ -150,7 +155,7 @@ fn an_invalidation_that_broadcasts_reaches_other_cpus() {
 /// Each CPU that is asked would take a look at all others.
 #[test]
 fn an_invalidation_that_broadcasts_is_cheap_with_many_cpus() {
-    let flush = Record::Invalidate { cpu: None, scope: Scope::All, leaf_only: false };
+    let flush = Record::Invalidate { cpu: None, scope: Scope::All, leaf_only: false, level: None };
     let records = [space(), vec![flush; 1000], freed()].concat();
     let (status, text) = replay(&log(&Header { cpus: u16::MAX, ..machine() }, &records), &[]);
     assert!(status == 0 && text.contains("invalidations: 1000"), "{text}");
@@ -177,7 +182,7 @@ fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
             Record::RootLoaded { cpu: 0, root: 0x2000, space: 1, flushes: false },
             Record::Access { cpu: 0, va: 0x10, kind: AccessKind::Read, user: true },
             store(0x3000, 0),
-            Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va: 0 }, leaf_only },
+            Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va: 0 }, leaf_only, level: None },
             Record::TableFreed { phys: 0x4000, size: 0 },
             Record::Leave { cpu: 0 },
             Record::TableFreed { phys: 0x3000, size: 0 },
@@ -233,7 +238,7 @@ fn a_lazy_cpu_still_holds_what_it_held_and_a_space_that_is_destroyed_is_forgotte
 #[test]
 fn while_an_operation_is_under_way_old_translations_may_be_used() {
     let access = Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Read, user: true };
-    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Space(1), leaf_only: false };
+    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Space(1), leaf_only: false, level: None };
     let begin = Record::OperationBegins { id: 5 };
     let end = Record::OperationEnds { id: 5 };
     let mut records = space();
@@ -279,7 +284,12 @@ fn with_data(header: &Header, records: &[Record<'_>]) -> (i32, String) {
 #[test]
 fn data_frames_are_checked_when_they_are_freed_used_again_or_made_tables() {
     let store = |value| Record::Store { phys: 0x4000, value, bytes: 8 };
-    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: 0 }, leaf_only: false };
+    let flush = Record::Invalidate {
+        cpu: Some(0),
+        scope: Scope::Page { space: 1, va: 0 },
+        leaf_only: false,
+        level: None,
+    };
     let freed = Record::DataFreed { phys: 0x9000, size: 4096 };
     let reused = Record::DataReused { phys: 0x9000, size: 4096 };
     let other = Record::DataFreed { phys: 0xa000, size: 4096 };
@@ -313,7 +323,12 @@ fn a_space_built_before_its_root_is_loaded_needs_no_levels() {
     let tables = [0x1000, 0x2000, 0x3000, 0x4000].map(table);
     let freed = Record::DataFreed { phys: 0x9000, size: 4096 };
     let clear = Record::Store { phys: 0x4000, value: 0, bytes: 8 };
-    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: 0 }, leaf_only: false };
+    let flush = Record::Invalidate {
+        cpu: Some(0),
+        scope: Scope::Page { space: 1, va: 0 },
+        leaf_only: false,
+        level: None,
+    };
     let end = [0x4000, 0x3000, 0x2000, 0x1000].map(|phys| Record::TableFreed { phys, size: 0 });
     let end = [&[Record::Leave { cpu: 0 }], &end[..]].concat();
     for seed in 1..=20 {
@@ -376,7 +391,12 @@ fn with_barriers_a_flush_counts_between_two_of_them() {
         Record::Access { cpu: 0, va: 0x10, kind: AccessKind::Read, user: true },
         store(0x4000, 0),
         barrier(BarrierKind::Data),
-        Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va: 0 }, leaf_only: true },
+        Record::Invalidate {
+            cpu: None,
+            scope: Scope::Page { space: 1, va: 0 },
+            leaf_only: true,
+            level: None,
+        },
         barrier(BarrierKind::Data),
         Record::FlushesDone,
     ];
@@ -399,7 +419,12 @@ fn a_store_over_an_entry_that_another_cpu_writes_through_is_an_exchange_or_loses
     let store = Record::Store { phys, value, bytes };
     let exchange = Record::Exchange { phys, value, bytes };
     let writable = Record::Store { phys, value: 0x9027, bytes };
-    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: 0 }, leaf_only: false };
+    let flush = Record::Invalidate {
+        cpu: Some(0),
+        scope: Scope::Page { space: 1, va: 0 },
+        leaf_only: false,
+        level: None,
+    };
     // CPU 0 has the root loaded.
     for (cpu, record, lost) in [(1, store, true), (1, exchange, false), (0, store, false)] {
         let records = [writable, Record::Running { cpu }, record, flush];
@@ -428,7 +453,7 @@ fn old_content_of_a_table_is_found_when_it_is_linked() {
 #[test]
 fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
     let table = |size, level| Record::TableAllocated { phys: 0x7000, size, level, content: Content::Zero };
-    let flush = |scope| Record::Invalidate { cpu: Some(0), scope, leaf_only: false };
+    let flush = |scope| Record::Invalidate { cpu: Some(0), scope, leaf_only: false, level: None };
     let other = Record::Access { cpu: 1, va: 0, kind: AccessKind::Read, user: true };
     let lies: Vec<(Record<'_>, &str, &str)> = vec![
         (
@@ -562,7 +587,7 @@ fn memory_beyond_the_limit_ends_the_replay() {
 /// A kernel flushes a number before it uses it.
 #[test]
 fn a_flush_of_a_space_that_nobody_announced_is_no_lie() {
-    let flush = |scope| Record::Invalidate { cpu: Some(0), scope, leaf_only: false };
+    let flush = |scope| Record::Invalidate { cpu: Some(0), scope, leaf_only: false, level: None };
     let mut records = with_flush();
     records.splice(0..0, [flush(Scope::Space(77)), flush(Scope::Page { space: 77, va: 0 })]);
     let (status, text) = replay(&log(&machine(), &records), &["--no-seed"]);
@@ -579,7 +604,12 @@ fn a_log_of_two_stages_needs_a_flush_of_stage_1_after_that_by_address() {
         content: Content::Zero,
     };
     let store = |phys, value| Record::Store { phys, value, bytes: 8 };
-    let page = |va| Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va }, leaf_only: false };
+    let page = |va| Record::Invalidate {
+        cpu: None,
+        scope: Scope::Page { space: 1, va },
+        leaf_only: false,
+        level: None,
+    };
     let replayed = |two_stages, flushes: &[Record<'static>]| {
         let header =
             Header { va_bits: 39, start_level: 1, two_stages, ..Header::new(Architecture::Stage2K4, 1) };

@@ -185,8 +185,8 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
                 0 => None,
                 cpu => Some(u16::try_from(cpu - 1).map_err(|_| ("CPU", Some(cpu)))?),
             };
-            let (scope, leaf_only) = scope(f)?;
-            Record::Invalidate { cpu, scope, leaf_only }
+            let (scope, leaf_only, level) = scope(f)?;
+            Record::Invalidate { cpu, scope, leaf_only, level }
         }
         kind::SPACE_CREATED => Record::SpaceCreated { space: f.number("space")? },
         kind::SPACE_DESTROYED => Record::SpaceDestroyed { space: f.number("space")? },
@@ -215,8 +215,8 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
         }
         kind::FLUSH_QUEUED => {
             let device = f.small("device")?;
-            let (scope, leaf_only) = scope(f)?;
-            Record::FlushQueued { device, scope, leaf_only }
+            let (scope, leaf_only, level) = scope(f)?;
+            Record::FlushQueued { device, scope, leaf_only, level }
         }
         kind::QUEUE_COMPLETED => Record::QueueCompleted { device: f.small("device")? },
         kind::DEVICE_ENTRY => device_entry(f)?,
@@ -261,7 +261,8 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
 }
 
 /// Reads the extent of an invalidation, and whether it spares paging-structure caches.
-fn scope(f: &mut Fields<'_>) -> Result<(Scope, bool), Bad> {
+/// Reads the scope of an invalidation, whether it spares tables, and the level that it names.
+fn scope(f: &mut Fields<'_>) -> Result<(Scope, bool, Option<u8>), Bad> {
     let what = f.byte("scope")?;
     let scope = match what & 0x7f {
         kind::PAGE => Scope::Page { space: f.number("space")?, va: f.number("address")? },
@@ -280,7 +281,12 @@ fn scope(f: &mut Fields<'_>) -> Result<(Scope, bool), Bad> {
         kind::ALL => Scope::All,
         other => return Err(("scope", Some(other.into()))),
     };
-    Ok((scope, what & 0x80 != 0))
+    // Logs of encoders that know no level end here.
+    let level = match f.optional("level")? {
+        None | Some(0) => None,
+        Some(above) => Some(u8::try_from(above - 1).map_err(|_| ("level", Some(above)))?),
+    };
+    Ok((scope, what & 0x80 != 0, level))
 }
 
 fn access_kind(what: u64) -> Option<AccessKind> {

@@ -160,9 +160,9 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
         Record::Lazy { cpu } => numbers(kind::LAZY, &[cpu.into()]),
         Record::Resume { cpu } => numbers(kind::RESUME, &[cpu.into()]),
         Record::Leave { cpu } => numbers(kind::LEAVE, &[cpu.into()]),
-        Record::Invalidate { cpu, scope, leaf_only } => {
+        Record::Invalidate { cpu, scope, leaf_only, level } => {
             to.number(cpu.map_or(0, |cpu| u64::from(cpu) + 1));
-            put_scope(to, scope, leaf_only);
+            put_scope(to, scope, leaf_only, level);
             kind::INVALIDATE
         }
         Record::SpaceCreated { space } => numbers(kind::SPACE_CREATED, &[space]),
@@ -179,9 +179,9 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
         Record::Access { cpu, va, kind, user } => {
             numbers(kind::ACCESS, &[cpu.into(), va, kind as u64 | u64::from(user) << 2])
         }
-        Record::FlushQueued { device, scope, leaf_only } => {
+        Record::FlushQueued { device, scope, leaf_only, level } => {
             to.number(device.into());
-            put_scope(to, scope, leaf_only);
+            put_scope(to, scope, leaf_only, level);
             kind::FLUSH_QUEUED
         }
         Record::QueueCompleted { device } => numbers(kind::QUEUE_COMPLETED, &[device.into()]),
@@ -229,7 +229,7 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
     }
 }
 
-fn put_scope(to: &mut Payload, scope: Scope, leaf_only: bool) {
+fn put_scope(to: &mut Payload, scope: Scope, leaf_only: bool, level: Option<u8>) {
     let what = match scope {
         Scope::Page { .. } => kind::PAGE,
         Scope::Range { .. } => kind::RANGE,
@@ -245,6 +245,9 @@ fn put_scope(to: &mut Payload, scope: Scope, leaf_only: bool) {
         Scope::EverySpace { start, end, stride } => numbers(&[start, end, stride]),
         Scope::Space(space) => numbers(&[space]),
         Scope::All => {}
+    }
+    if let Some(level) = level {
+        to.number(u64::from(level) + 1);
     }
 }
 

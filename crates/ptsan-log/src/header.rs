@@ -22,6 +22,7 @@ const ACCESSED_DIRTY: u8 = 1 << 3;
 const TWO_STAGES: u8 = 1 << 4;
 const COMMON_NUMBERS: u8 = 1 << 5;
 const LOCKS: u8 = 1 << 6;
+const KEEPS_INVALID: u8 = 1 << 7;
 /// The flags of version 1. Others are ignored in its logs.
 const FIRST_FLAGS: u8 = COMMON_NUMBERS - 1;
 
@@ -137,6 +138,9 @@ pub struct Header {
     pub common_numbers: bool,
     /// Whether locks are recorded: a store without the lock of its table is a finding.
     pub locks: bool,
+    /// Whether CPUs and devices keep entries that were not valid when a walk read them, until they
+    /// are flushed (RISC-V without Svvptc).
+    pub keeps_invalid: bool,
 }
 
 impl Header {
@@ -157,6 +161,7 @@ impl Header {
             two_stages: false,
             common_numbers: false,
             locks: false,
+            keeps_invalid: false,
         }
     }
 
@@ -181,6 +186,7 @@ impl Header {
             (self.two_stages, TWO_STAGES),
             (self.common_numbers, COMMON_NUMBERS),
             (self.locks, LOCKS),
+            (self.keeps_invalid, KEEPS_INVALID),
         ];
         bytes[13] = flags.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
         bytes[14..16].copy_from_slice(&self.cpus.to_le_bytes());
@@ -233,6 +239,7 @@ impl Header {
             two_stages: flags & TWO_STAGES != 0,
             common_numbers: flags & COMMON_NUMBERS != 0,
             locks: flags & LOCKS != 0,
+            keeps_invalid: flags & KEEPS_INVALID != 0,
             cpus: u16::from_le_bytes([b[2], b[3]]),
             table_bytes: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
             va_bits: b[8],

@@ -187,6 +187,8 @@ pub enum Record<'a> {
         scope: Scope,
         /// Whether it spares paging-structure caches.
         leaf_only: bool,
+        /// The level of the pages, if it names one: it drops no others, and no tables.
+        level: Option<u8>,
     },
     /// An address space begins to be used, and may be flushed before it is loaded.
     SpaceCreated {
@@ -270,6 +272,8 @@ pub enum Record<'a> {
         scope: Scope,
         /// Whether it spares paging-structure caches.
         leaf_only: bool,
+        /// The level of the pages, if it names one: it drops no others, and no tables.
+        level: Option<u8>,
     },
     /// The kernel waited until a device had carried out all that is in its queue.
     QueueCompleted {

@@ -43,6 +43,11 @@ fn scope() -> impl Strategy<Value = Scope> {
     ]
 }
 
+/// Whether an invalidation spares tables, and the level that it names.
+fn named() -> impl Strategy<Value = (bool, Option<u8>)> {
+    (any::<bool>(), proptest::option::of(0u8..255))
+}
+
 /// Records that version 2 added.
 fn second() -> impl Strategy<Value = Record<'static>> {
     let n = any::<u64>;
@@ -50,10 +55,11 @@ fn second() -> impl Strategy<Value = Record<'static>> {
     let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
     let maybe = || proptest::option::of(any::<u64>());
     prop_oneof![
-        (cpu(), scope(), any::<bool>()).prop_map(|(device, scope, leaf_only)| Record::FlushQueued {
+        (cpu(), scope(), named()).prop_map(|(device, scope, (leaf_only, level))| Record::FlushQueued {
             device,
             scope,
-            leaf_only
+            leaf_only,
+            level
         }),
         cpu().prop_map(|device| Record::QueueCompleted { device }),
         (cpu(), n(), 0u32..4, 0u8..8, 1..=u64::MAX).prop_map(|(device, phys, shift, word, valid)| {
@@ -124,8 +130,8 @@ fn plain() -> impl Strategy<Value = Record<'static>> {
         cpu().prop_map(|cpu| Record::Lazy { cpu }),
         cpu().prop_map(|cpu| Record::Resume { cpu }),
         cpu().prop_map(|cpu| Record::Leave { cpu }),
-        (proptest::option::of(cpu()), scope(), any::<bool>())
-            .prop_map(|(cpu, scope, leaf_only)| Record::Invalidate { cpu, scope, leaf_only }),
+        (proptest::option::of(cpu()), scope(), named())
+            .prop_map(|(cpu, scope, (leaf_only, level))| Record::Invalidate { cpu, scope, leaf_only, level }),
         n().prop_map(|space| Record::SpaceCreated { space }),
         n().prop_map(|space| Record::SpaceDestroyed { space }),
         (n(), n()).prop_map(|(phys, size)| Record::DataFreed { phys, size }),
@@ -165,7 +171,7 @@ fn made() -> impl Strategy<Value = Made> {
 
 fn header() -> impl Strategy<Value = Header> {
     let architecture = proptest::sample::select(Architecture::ALL);
-    let flags = any::<[bool; 7]>();
+    let flags = any::<[bool; 8]>();
     let readers = prop_oneof![
         (1..=u16::MAX, Just(0)),
         (0u16..9, 1u16..9),
@@ -176,7 +182,7 @@ fn header() -> impl Strategy<Value = Header> {
         |(
             architecture,
             (cpus, devices),
-            [asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks],
+            [asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks, keeps_invalid],
             table_bytes,
             va_bits,
             start_level,
@@ -194,6 +200,7 @@ fn header() -> impl Strategy<Value = Header> {
             two_stages,
             common_numbers,
             locks,
+            keeps_invalid,
         },
     )
 }
@@ -244,7 +251,12 @@ fn sample() -> Vec<u8> {
         Record::RootLoaded { cpu: 0, root: 0x1000, space: 1, flushes: false },
         Record::Lazy { cpu: 0 },
         Record::Resume { cpu: 0 },
-        Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: !0 }, leaf_only: true },
+        Record::Invalidate {
+            cpu: Some(0),
+            scope: Scope::Page { space: 1, va: !0 },
+            leaf_only: true,
+            level: None,
+        },
         Record::SpaceCreated { space: 2 },
         Record::SpaceDestroyed { space: 2 },
         Record::DataFreed { phys: 0x9000, size: 4096 },
@@ -260,7 +272,7 @@ fn sample() -> Vec<u8> {
         Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Write, user: true },
         Record::Leave { cpu: 0 },
         Record::TableFreed { phys: 0x1000, size: 0 },
-        Record::FlushQueued { device: 2, scope: Scope::Space(7), leaf_only: false },
+        Record::FlushQueued { device: 2, scope: Scope::Space(7), leaf_only: false, level: None },
         Record::QueueCompleted { device: 2 },
         Record::DeviceEntry { device: 2, phys: 0x5000, bytes: 16, word: 1, valid: 1 },
         Record::DeviceEntryWritten { phys: 0x5000, bytes: &[7; 16] },

@@ -21,7 +21,7 @@ fn first() -> (Header, Vec<Record<'static>>) {
         start_level: 1,
         ..Header::new(Architecture::Stage2K16, 2)
     };
-    let invalidate = |cpu, scope, leaf_only| Record::Invalidate { cpu, scope, leaf_only };
+    let invalidate = |cpu, scope, leaf_only| Record::Invalidate { cpu, scope, leaf_only, level: None };
     let (start, end, stride) = (0, 0x8000, 0x1000);
     let records = vec![
         Record::TableAllocated { phys: 0x1000, size: 0, level: Some(3), content: Content::Unknown },
@@ -241,7 +241,8 @@ fn the_example_of_the_document_is_what_the_encoder_writes() {
     let header = Header { devices: 1, ..Header::new(Architecture::X86_64, 2) };
     let mut log = Encoder::new(Written(Vec::new()), &header).unwrap();
     let device = header.device(0);
-    log.record(&Record::FlushQueued { device, scope: Scope::Space(1 << 32), leaf_only: false }).unwrap();
+    log.record(&Record::FlushQueued { device, scope: Scope::Space(1 << 32), leaf_only: false, level: None })
+        .unwrap();
     log.record(&Record::QueueCompleted { device }).unwrap();
     log.end(false).unwrap();
     assert_eq!(log.into_sink().0, shown);

@@ -37,23 +37,32 @@ pub fn range(operand: u64) -> (u64, u64) {
     (start, start.wrapping_add((num + 1) << (5 * scale + 1) << shift))
 }
 
-/// Whether a CPU has to do what the operand of a range says: the granule that it names is that of
-/// the tables, and its level, if it names one, is that of the pages.
-pub fn obliges_range<F: Format>(operand: u64) -> bool {
-    granule(operand >> 46) == F::PAGE_SHIFT && matches!(operand >> 37 & 3, 0 | 3)
+/// The level that a field of an operand names, as the sanitizer counts levels. The last one is 3.
+fn level(field: u64) -> u8 {
+    3 - (field & 3) as u8
 }
 
-/// As [`obliges_range`], for the operand of a page.
-pub fn obliges_page<F: Format>(operand: u64) -> bool {
-    operand >> 44 & 0xf == 0 || granule(operand >> 46) == F::PAGE_SHIFT && operand >> 44 & 3 == 3
+/// Returns the level that the operand of a range names, if it names one. `None` if a CPU need not do
+/// what it says: the granule that it names is not that of the tables.
+pub fn level_of_range<F: Format>(operand: u64) -> Option<Option<u8>> {
+    let field = operand >> 37 & 3;
+    (granule(operand >> 46) == F::PAGE_SHIFT).then(|| (field != 0).then(|| level(field)))
+}
+
+/// As [`level_of_range`], for the operand of a page.
+pub fn level_of_page<F: Format>(operand: u64) -> Option<Option<u8>> {
+    match operand >> 46 & 3 {
+        0 => Some(None),
+        number => (granule(number) == F::PAGE_SHIFT).then(|| Some(level(operand >> 44))),
+    }
 }
 
 /// As the two before, for an instruction at EL1.
-fn obliges<F: Format>(op: Op, operand: u64) -> bool {
+fn level_of<F: Format>(op: Op, operand: u64) -> Option<Option<u8>> {
     match op {
-        Op::Rvae1is | Op::Rvale1is | Op::Rvaae1is => obliges_range::<F>(operand),
-        Op::Aside1is | Op::Aside1 | Op::Vmalle1is | Op::Vmalle1 => true,
-        _ => obliges_page::<F>(operand),
+        Op::Rvae1is | Op::Rvale1is | Op::Rvaae1is => level_of_range::<F>(operand),
+        Op::Aside1is | Op::Aside1 | Op::Vmalle1is | Op::Vmalle1 => Some(None),
+        _ => level_of_page::<F>(operand),
     }
 }
 
@@ -86,9 +95,7 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
             Op::Vmalle1 => ("vmalle1", true, false),
         };
         let Some(cpu) = self.executes(pin, name) else { return };
-        if !obliges::<F>(op, operand) {
-            return;
-        }
+        let Some(level) = level_of::<F>(op, operand) else { return };
         let (space, page) = (operand >> 48, 1 << F::PAGE_SHIFT);
         let va = address(operand);
         let target = match op {
@@ -105,7 +112,7 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
             Op::Aside1is | Op::Aside1 => Target::Space(space),
             Op::Vmalle1is | Op::Vmalle1 => Target::All,
         };
-        let flush = Flush { target, leaf_only };
+        let flush = Flush { target, leaf_only, level };
         self.tell(|san, memory| match here {
             true => san.flush(memory, cpu, flush),
             false => san.flush_everywhere(memory, flush),

@@ -56,7 +56,7 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
 fn machine_of<F: Format + Watchable>(asids: u16) -> impl Fn(u64, Machine) -> Outcome {
     move |seed, machine| {
         // A load of `satp` forgets no translation, whether there are numbers or not.
-        let config = Config { asids: true, ..Config::new(F::arch()) };
+        let config = Config { asids: true, keeps_invalid: false, ..Config::new(F::arch()) };
         let port = Port { config, tag, register: |root| 8 << 60 | root >> 12 };
         run::<Told<F>>(seed, machine, &port, |recorder, root, what| {
             // SAFETY: 1. The recorder's harts have all of them. And 1. that of the run.

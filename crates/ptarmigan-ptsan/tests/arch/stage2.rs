@@ -5,7 +5,7 @@
 //! `DSB` between them.
 //!
 //! Not seen: `ALLE1IS`, as a guest has no kernel's half.
-use crate::aarch64::{address, named, obliges_page, obliges_range, range, tag};
+use crate::aarch64::{address, level_of_page, level_of_range, named, range, tag};
 use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, run};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::aarch64::{Barrier, Features, GuestInstructions, GuestOp, Instructions, Op, Stage2};
@@ -111,16 +111,16 @@ unsafe impl GuestInstructions for &Hypervisor<'_, '_, '_> {
         let mut begun = self.begun(pin);
         match op {
             GuestOp::Ipas2e1is | GuestOp::Ipas2le1is | GuestOp::Ipas2le1 => {
-                if obliges_page::<F>(operand) {
+                if let Some(level) = level_of_page::<F>(operand) {
                     let target = Target::Page { space, va: address(operand) };
-                    begun.flushes.push(Flush { target, leaf_only });
+                    begun.flushes.push(Flush { target, leaf_only, level });
                 }
             }
             GuestOp::Ripas2e1is | GuestOp::Ripas2le1is => {
-                if obliges_range::<F>(operand) {
+                if let Some(level) = level_of_range::<F>(operand) {
                     let (start, end) = range(operand);
                     let target = Target::Range { space, start, end, stride: page };
-                    begun.flushes.push(Flush { target, leaf_only });
+                    begun.flushes.push(Flush { target, leaf_only, level });
                 }
             }
             GuestOp::Vmalle1is | GuestOp::Vmalle1 => {
@@ -138,10 +138,10 @@ unsafe impl GuestInstructions for &Hypervisor<'_, '_, '_> {
                 }
             }
             GuestOp::Vmalls12e1is | GuestOp::Vmalls12e1 => {
-                self.flush(cpu, here, Flush { target: Target::Space(space), leaf_only });
+                self.flush(cpu, here, Flush::space(space));
             }
             GuestOp::Alle1is | GuestOp::Alle1 => {
-                self.flush(cpu, here, Flush { target: Target::All, leaf_only });
+                self.flush(cpu, here, Flush::all());
             }
         }
     }

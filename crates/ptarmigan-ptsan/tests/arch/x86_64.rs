@@ -38,7 +38,7 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
             Invpcid::All => (Target::All, false),
             Invpcid::AllButGlobal => unreachable!("not executed"),
         };
-        self.tell(|san, memory| san.flush(memory, cpu, Flush { target, leaf_only }));
+        self.tell(|san, memory| san.flush(memory, cpu, Flush { target, leaf_only, level: None }));
     }
 
     fn cr3(&self, pin: &Pinned<'_>) -> u64 {

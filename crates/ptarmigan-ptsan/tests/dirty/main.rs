@@ -343,6 +343,7 @@ fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, asids: u16, cpus: usize
         adversary: Some(Adversary::new(seed)),
         barriers: T::BROADCASTS,
         accessed_dirty: true,
+        keeps_invalid: false,
         ..Config::new(arch)
     };
     let soft = SoftMmu::<_, T>::like(&host, config);

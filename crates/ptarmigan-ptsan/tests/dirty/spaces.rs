@@ -197,6 +197,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
             adversary: Some(Adversary::new(seed)),
             barriers: T::BROADCASTS,
             accessed_dirty: true,
+            keeps_invalid: false,
             ..Config::new(arch())
         };
         let soft = SoftMmu::<_, T>::like(&host, config);

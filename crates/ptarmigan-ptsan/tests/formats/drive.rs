@@ -88,7 +88,8 @@ pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
     }
     let adversary = Some(Adversary::new(seed));
     let barriers = T::BROADCASTS;
-    let config = Config { cpus, asids: asids != 0, adversary, barriers, ..Config::new(arch) };
+    let config =
+        Config { cpus, asids: asids != 0, adversary, barriers, keeps_invalid: false, ..Config::new(arch) };
     let soft = SoftMmu::<_, T>::like(&host, config);
     let mut run = Run {
         host: &host,

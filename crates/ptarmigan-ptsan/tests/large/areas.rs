@@ -241,8 +241,14 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         let bytes = if has_blocks { 32 << 20 } else { 160 << 20 };
         let host = Host::<F>::new(HostConfig { cpus, bytes, ..HostConfig::default() }).unwrap();
         let adversary = Some(Adversary::new(seed));
-        let config =
-            Config { cpus, asids: asids != 0, adversary, barriers: T::BROADCASTS, ..Config::new(arch()) };
+        let config = Config {
+            cpus,
+            asids: asids != 0,
+            adversary,
+            barriers: T::BROADCASTS,
+            keeps_invalid: false,
+            ..Config::new(arch())
+        };
         let soft = SoftMmu::<_, T>::like(&host, config);
         let (rng, pages, own) = (Rng::new(seed), BTreeMap::new(), BTreeSet::new());
         let mut run = Run { soft: &soft, host: &host, rng, cpus, pages, own, had: [0; 3] };

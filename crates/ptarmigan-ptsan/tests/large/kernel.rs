@@ -390,8 +390,14 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let host = Host::<F>::new(HostConfig { cpus, bytes: 64 << 20, ..HostConfig::default() }).unwrap();
         let adversary = Some(Adversary::new(seed));
-        let config =
-            Config { cpus, asids: asids != 0, adversary, barriers: T::BROADCASTS, ..Config::new(arch()) };
+        let config = Config {
+            cpus,
+            asids: asids != 0,
+            adversary,
+            barriers: T::BROADCASTS,
+            keeps_invalid: false,
+            ..Config::new(arch())
+        };
         let soft = SoftMmu::<_, T>::like(&host, config);
         let mut run = Run { soft: &soft, host: &host, rng: Rng::new(seed), cpus, done: [0; 6] };
         soft.told(|| run.operations(PIECE, asids));

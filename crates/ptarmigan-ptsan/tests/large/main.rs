@@ -422,7 +422,14 @@ fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16,
     let memory = HostConfig { cpus, bytes: 64 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(memory).unwrap();
     let adversary = Some(Adversary::new(seed));
-    let config = Config { cpus, asids: asids != 0, adversary, barriers: T::BROADCASTS, ..Config::new(arch) };
+    let config = Config {
+        cpus,
+        asids: asids != 0,
+        adversary,
+        barriers: T::BROADCASTS,
+        keeps_invalid: false,
+        ..Config::new(arch)
+    };
     let soft = SoftMmu::<_, T>::like(&host, config);
     let run = Run { soft: &soft, rng: Rng::new(seed), pages: Pages::new(), done: [0; 5] };
     soft.kernel_table_begins();

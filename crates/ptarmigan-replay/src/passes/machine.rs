@@ -141,6 +141,7 @@ impl<P: Platform> PassMachine for P {
             asids: setup.tlb.asids > 0,
             barriers: P::Traits::BROADCASTS,
             adversary: seed.map(|seed| Adversary { seed, rate: RATE }),
+            keeps_invalid: false,
             ..Config::new(P::Format::arch())
         };
         let sanitized = Sanitized::new(self.sanitizer(fresh.host(), config)?);

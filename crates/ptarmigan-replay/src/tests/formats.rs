@@ -197,6 +197,7 @@ fn findings_with<P: Platform>(platform: &P, seed: u64) -> u64 {
         eager_walkers: true,
         adversary: Some(Adversary { seed, rate: 500 }),
         barriers: P::Traits::BROADCASTS,
+        keeps_invalid: false,
         ..Config::new(P::Format::arch())
     };
     let sanitized = Sanitized::new(platform.sanitizer(fresh.host(), config).expect("a sanitizer"));

@@ -41,6 +41,21 @@ pub extern "C" fn ptsan_queue_range(
     queue("ptsan_queue_range", san, device, Flush { leaf_only, ..Flush::range(space, start, end, stride) })
 }
 
+/// Tells that an invalidation of a range that names the level of its pages was put into the queue of
+/// a device (SMMUv3 commands with TTL): see `ptsan_queue_range` and `ptsan_flush_level`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_queue_level(
+    san: *mut Ptsan,
+    device: i32,
+    space: u64,
+    start: u64,
+    end: u64,
+    stride: u64,
+    level: u8,
+) -> i32 {
+    queue("ptsan_queue_level", san, device, Flush::range(space, start, end, stride).level(level))
+}
+
 /// Tells that an invalidation of a domain was put into the queue of a device: see
 /// `ptsan_queue_range`.
 #[unsafe(no_mangle)]

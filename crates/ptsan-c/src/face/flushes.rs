@@ -44,7 +44,39 @@ pub extern "C" fn ptsan_flush_every_space(
     leaf_only: bool,
 ) -> i32 {
     let target = Target::EverySpace { start, end, stride };
-    flush("ptsan_flush_every_space", san, cpu, Flush { target, leaf_only })
+    flush("ptsan_flush_every_space", san, cpu, Flush { target, leaf_only, level: None })
+}
+
+/// Tells that the CPU invalidates by address in a space, as `ptsan_flush_range`, and names the level
+/// whose entries map the pages, counted from the leaves (AArch64 with FEAT_TTL): pages of level 0
+/// are the smallest. The flush drops no page of another level and no table.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_level(
+    san: *mut Ptsan,
+    cpu: i32,
+    space: u64,
+    start: u64,
+    end: u64,
+    stride: u64,
+    level: u8,
+) -> i32 {
+    flush("ptsan_flush_level", san, cpu, Flush::range(space, start, end, stride).level(level))
+}
+
+/// Tells that the CPU invalidates by address in every space, as `ptsan_flush_every_space`, and names
+/// the level of the pages, as `ptsan_flush_level`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_every_space_level(
+    san: *mut Ptsan,
+    cpu: i32,
+    start: u64,
+    end: u64,
+    stride: u64,
+    level: u8,
+) -> i32 {
+    let target = Target::EverySpace { start, end, stride };
+    let what = Flush { target, leaf_only: false, level: Some(level) };
+    flush("ptsan_flush_every_space_level", san, cpu, what)
 }
 
 /// Tells that the CPU invalidates a space except global translations (x86: a reload of CR3).

@@ -102,8 +102,9 @@ impl Facts {
             Record::Barrier { cpu, .. } | Record::Running { cpu } | Record::Stage1Flushed { cpu } => {
                 self.readers.cpu(cpu)
             }
-            Record::FlushQueued { device, scope, .. } => {
+            Record::FlushQueued { device, scope, level, .. } => {
                 self.readers.device(device)?;
+                self.level(level)?;
                 range(scope)
             }
             Record::QueueCompleted { device } => self.readers.device(device),
@@ -147,7 +148,8 @@ impl Facts {
                 self.loaded.remove(&cpu);
                 Ok(())
             }
-            Record::Invalidate { cpu, scope, .. } => {
+            Record::Invalidate { cpu, scope, level, .. } => {
+                self.level(level)?;
                 cpu.map_or(Ok(()), |cpu| self.readers.any(cpu))?;
                 self.by_address(cpu, scope)?;
                 range(scope)
@@ -226,14 +228,19 @@ impl Facts {
         ))
     }
 
-    fn allocated(&mut self, phys: u64, size: u64, level: Option<u8>) -> Result<(), Wrong> {
-        self.table(phys, size)?;
+    fn level(&self, level: Option<u8>) -> Result<(), Wrong> {
         if let Some(level) = level.filter(|level| usize::from(*level) >= self.levels) {
             return Err((
                 format!("level {level}, and the format has levels 0 to {}", self.levels - 1),
                 "count levels from the tables of the smallest pages, which are level 0",
             ));
         }
+        Ok(())
+    }
+
+    fn allocated(&mut self, phys: u64, size: u64, level: Option<u8>) -> Result<(), Wrong> {
+        self.table(phys, size)?;
+        self.level(level)?;
         self.announced.extend(phys / PAGE..=(phys + (size - 1)) / PAGE);
         Ok(())
     }

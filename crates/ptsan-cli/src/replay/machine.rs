@@ -85,6 +85,7 @@ impl Machine {
             barriers: header.barriers,
             accessed_dirty: header.accessed_dirty,
             two_stages: header.two_stages,
+            keeps_invalid: header.keeps_invalid,
             adversary: seed.map(Adversary::new),
             keep,
             track_origins: true,
@@ -224,9 +225,9 @@ impl Machine {
             Record::Lazy { cpu } => san.lazy(usize::from(cpu)),
             Record::Resume { cpu } => san.resume(usize::from(cpu)),
             Record::Leave { cpu } => san.leave(usize::from(cpu)),
-            Record::Invalidate { cpu, scope, leaf_only } => {
+            Record::Invalidate { cpu, scope, leaf_only, level } => {
                 self.counts.invalidations += 1;
-                let flush = Flush { target: target(scope), leaf_only };
+                let flush = Flush { target: target(scope), leaf_only, level };
                 match cpu {
                     Some(cpu) => san.flush(memory, usize::from(cpu), flush),
                     None => self.used.iter().for_each(|cpu| san.flush(memory, usize::from(*cpu), flush)),
@@ -275,9 +276,9 @@ impl Machine {
             Record::Stage1PartFlushed { cpu, number, va } => {
                 san.stage1_part_flushed(usize::from(cpu), number, va);
             }
-            Record::FlushQueued { device, scope, leaf_only } => {
+            Record::FlushQueued { device, scope, leaf_only, level } => {
                 self.counts.queued += 1;
-                san.flush_queued(usize::from(device), Flush { target: target(scope), leaf_only });
+                san.flush_queued(usize::from(device), Flush { target: target(scope), leaf_only, level });
             }
             Record::QueueCompleted { device } => san.queue_completed(memory, usize::from(device)),
             Record::DeviceEntry { device, phys, bytes, word, valid } => {

@@ -11,6 +11,11 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0u64..4, 6 => (0u64..12).prop_map(|n| n << 12), 1 => any::<u64>(), 1 => Just(!0), 1 => Just(1 << 55)]
 }
 
+/// Whether an invalidation spares tables, and the level that it names.
+fn named() -> impl Strategy<Value = (bool, Option<u8>)> {
+    (any::<bool>(), proptest::option::of(0u8..9))
+}
+
 fn scope() -> impl Strategy<Value = Scope> {
     let n = number;
     prop_oneof![
@@ -38,8 +43,8 @@ fn second() -> impl Strategy<Value = Record<'static>> {
     let maybe = || proptest::option::of(number());
     let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
     prop_oneof![
-        3 => (device(), scope(), any::<bool>())
-            .prop_map(|(device, scope, leaf_only)| Record::FlushQueued { device, scope, leaf_only }),
+        3 => (device(), scope(), named())
+            .prop_map(|(device, scope, (leaf_only, level))| Record::FlushQueued { device, scope, leaf_only, level }),
         2 => device().prop_map(|device| Record::QueueCompleted { device }),
         3 => (device(), entry(), 0u32..4, 0u8..8, 1u64..4).prop_map(|(device, phys, shift, word, valid)| {
             Record::DeviceEntry { device, phys: phys >> (shift + 3) << (shift + 3), bytes: 8 << shift, word: word % (1 << shift), valid }
@@ -88,8 +93,8 @@ fn first() -> impl Strategy<Value = Record<'static>> {
         1 => cpu().prop_map(|cpu| Record::Lazy { cpu }),
         1 => cpu().prop_map(|cpu| Record::Resume { cpu }),
         1 => cpu().prop_map(|cpu| Record::Leave { cpu }),
-        3 => (proptest::option::of(cpu()), scope(), any::<bool>()).prop_map(|(cpu, scope, leaf_only)| {
-            Record::Invalidate { cpu, scope, leaf_only }}),
+        3 => (proptest::option::of(cpu()), scope(), named()).prop_map(|(cpu, scope, (leaf_only, level))| {
+            Record::Invalidate { cpu, scope, leaf_only, level }}),
         1 => n().prop_map(|space| Record::SpaceCreated { space }),
         1 => n().prop_map(|space| Record::SpaceDestroyed { space }),
         3 => (n(), 0u64..8).prop_map(|(phys, value)| Record::Exchange { phys: phys & !7, value, bytes: 8 }),
@@ -113,14 +118,16 @@ proptest! {
     #[test]
     fn random_records_are_carried_out_or_are_lies_and_misuse_is_never_the_kernel_s(
         architecture in proptest::sample::select(Architecture::ALL),
-        [asids, barriers, accessed_dirty, two_stages, common_numbers, locks] in any::<[bool; 6]>(),
+        [asids, barriers, accessed_dirty, two_stages, common_numbers, locks, keeps_invalid]
+            in any::<[bool; 7]>(),
         cpus in prop_oneof![4 => Just(3), 1 => Just(0)],
         seed in proptest::option::of(any::<u64>()),
         records in vec(prop_oneof![5 => first(), 3 => second()], 1..60),
     ) {
         let devices = if cpus == 0 { 5 } else { 2 };
         let header = Header {
-            asids, barriers, accessed_dirty, two_stages, common_numbers, locks, cpus, devices, ..header_of(architecture)
+            asids, barriers, accessed_dirty, two_stages, common_numbers, locks, keeps_invalid, cpus, devices,
+            ..header_of(architecture)
         };
         let mut machine = Machine::new(&header, arch(&header).unwrap(), seed, (8, 64), Symbols::open(None, false).unwrap());
         for (n, record) in (1..).zip(&records) {

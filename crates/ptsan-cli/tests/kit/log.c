@@ -92,6 +92,16 @@ static bool record(ptsan_log *log, const char *name) {
         a = number(), b = number(), c = number(), d = number();
         return ptsan_log_flush_every_space(log, on, a, b, c, d != 0);
     }
+    if (IS("level")) {
+        int32_t on = cpu();
+        a = number(), b = number(), c = number(), d = number();
+        return ptsan_log_flush_level(log, on, a, b, c, d, (unsigned)number());
+    }
+    if (IS("every-space-level")) {
+        int32_t on = cpu();
+        a = number(), b = number(), c = number(), d = number();
+        return ptsan_log_flush_every_space_level(log, on, a, b, c, (unsigned)d);
+    }
     if (IS("space")) {
         int32_t on = cpu();
         return ptsan_log_flush_space(log, on, number());
@@ -151,6 +161,10 @@ static bool record(ptsan_log *log, const char *name) {
     if (IS("queue-every-space")) {
         a = number(), b = number(), c = number(), d = number();
         return ptsan_log_queue_every_space(log, (unsigned)a, b, c, d, number() != 0);
+    }
+    if (IS("queue-level")) {
+        a = number(), b = number(), c = number(), d = number(), e = number();
+        return ptsan_log_queue_level(log, (unsigned)a, b, c, d, e, (unsigned)number());
     }
     if (IS("queue-space")) {
         return a = number(), b = number(), ptsan_log_queue_space(log, (unsigned)a, b);

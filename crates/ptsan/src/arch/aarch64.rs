@@ -152,6 +152,7 @@ fn tree(
         top_registers: false,
         break_before_make: true,
         keeps_denied: true,
+        keeps_invalid: false,
         ordering: StoreOrdering::Completed,
         hardware_bits: Some(hardware_bits),
         sets_dirty: false,

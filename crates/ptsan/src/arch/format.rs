@@ -248,6 +248,10 @@ pub struct Arch {
     /// it). Otherwise the fault drops it, and the access is made again (x86; Intel SDM vol. 3,
     /// 4.10.4.1). See [`crate::Rule::DeniedTwice`].
     pub keeps_denied: bool,
+    /// Whether a walker may keep entries that were not valid when it read them (RISC-V; privileged
+    /// manual, "Supervisor Memory-Management Fence Instruction"). [`crate::Config::keeps_invalid`]
+    /// begins with it.
+    pub keeps_invalid: bool,
     /// Which barriers page-table code needs.
     pub ordering: StoreOrdering,
     /// For CPUs that walk no tables and look pages up in a hash table, which software fills from

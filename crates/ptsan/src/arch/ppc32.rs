@@ -33,6 +33,7 @@ impl Arch {
             top_registers: false,
             break_before_make: false,
             keeps_denied: false,
+            keeps_invalid: false,
             ordering: StoreOrdering::Implicit,
             second_stage: None,
             hardware_bits: None,

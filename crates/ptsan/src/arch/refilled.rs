@@ -84,6 +84,7 @@ fn refilled(
         top_registers: false,
         break_before_make: false,
         keeps_denied: true,
+        keeps_invalid: false,
         ordering: StoreOrdering::Implicit,
         hardware_bits: None,
         sets_dirty: false,

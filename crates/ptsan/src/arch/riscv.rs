@@ -108,6 +108,7 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         top_registers: false,
         break_before_make: false,
         keeps_denied: false,
+        keeps_invalid: true,
         ordering: StoreOrdering::Fenced,
         hardware_bits: Some(hardware_bits),
         sets_dirty: false,

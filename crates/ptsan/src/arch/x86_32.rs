@@ -34,6 +34,7 @@ impl Arch {
             top_registers: false,
             break_before_make: false,
             keeps_denied: false,
+            keeps_invalid: false,
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
             sets_dirty: false,

@@ -82,8 +82,14 @@ impl Sanitizer {
             "was by address, which drops no tables here"
         } else if table && flush.leaf_only {
             "was for the last level only"
+        } else if table && flush.level.is_some() {
+            "named a level, and so dropped no tables"
         } else if va.is_some_and(|va| va > last || va < first & !0xfff) {
             "was for other addresses"
+        } else if rule == Some(Rule::InvalidKept) {
+            "came before, or was by address while the entry was a link"
+        } else if flush.level.is_some() {
+            "came before, or named another level than that of the entry"
         } else {
             "came before, or missed it by size or stride"
         }

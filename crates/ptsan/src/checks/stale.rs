@@ -42,8 +42,8 @@ impl Sanitizer {
         let bytes = 1u64 << self.config.arch.levels[usize::from(level.unwrap_or_default())].shift;
         self.debts.forgive(space, va & !(bytes - 1), bytes);
         let place = Place { va: Some(va), cpu: Some(cpu), level, space: Some(space), frame: None };
-        let combined = Some(Rule::CombinedStale).filter(|combined| *combined == rule);
-        let why = self.explain_flush(cpu, space, Some(va), combined, None);
+        let of = Some(rule).filter(|rule| matches!(rule, Rule::CombinedStale | Rule::InvalidKept));
+        let why = self.explain_flush(cpu, space, Some(va), of, None);
         let names = self.config.arch.level_names;
         self.report_of(store.as_ref(), (Kind::StaleUse, rule), place, || {
             let show = |t: Result<Translation, Fault>| match t {

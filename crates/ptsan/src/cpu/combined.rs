@@ -84,11 +84,11 @@ impl Combined {
         }
     }
 
-    /// Drops the translations of the guest, or of all, whose guest-physical address is hit.
-    pub(crate) fn drop_addresses(&mut self, guest: Option<u64>, hit: impl Fn(u64) -> bool) {
+    /// Drops the translations of the guest, or of all, that are hit.
+    pub(crate) fn drop_addresses(&mut self, guest: Option<u64>, hit: impl Fn(&CombinedEntry) -> bool) {
         for (_, spaces) in self.guests.iter_mut().filter(|(of, _)| guest.is_none_or(|guest| guest == **of)) {
             for pages in spaces.values_mut() {
-                let gone: Vec<_> = pages.iter().filter(|(_, e)| hit(e.gpa)).map(|(page, _)| page).collect();
+                let gone: Vec<_> = pages.iter().filter(|(_, e)| hit(e)).map(|(page, _)| page).collect();
                 gone.into_iter().for_each(|page| _ = pages.remove(page));
             }
         }

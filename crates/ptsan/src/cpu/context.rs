@@ -6,8 +6,8 @@
 //! each level that has translations; dropping everything costs a few words. How many translations
 //! were read at a position is counted, so that the usual question about a table, whether any
 //! outlived it, is answered without a search.
-use super::entry::{Table, TlbEntry};
-use super::flush::Strides;
+use super::entry::{Invalid, Table, TlbEntry};
+use super::flush::{Flush, Strides};
 use super::slots::Slots;
 use crate::arch::{Arch, MAX_LEVELS, StructureScope};
 use crate::shadow::FrameRef;
@@ -37,6 +37,8 @@ pub(crate) struct Context {
     tables: Slots<Table>,
     /// Tables that a speculative walk may have read.
     maybe_tables: Slots<Table>,
+    /// Entries that were not valid, by the page that each would map.
+    invalid: Slots<Invalid>,
 }
 
 /// Identifies the page of `level` with `va`.
@@ -64,6 +66,7 @@ impl Context {
             read: Slots::default(),
             tables: Slots::default(),
             maybe_tables: Slots::default(),
+            invalid: Slots::default(),
         }
     }
 
@@ -193,6 +196,38 @@ impl Context {
         }
     }
 
+    /// Caches an entry of `level` for `va` that is not valid.
+    pub(crate) fn keep_invalid(&mut self, arch: &Arch, level: u8, va: u64, entry: Invalid) {
+        let kept = self.invalid.insert(page(arch, usize::from(level), va), entry);
+        if kept.is_none() && self.invalid.len() > self.most {
+            self.invalid.evict();
+        }
+    }
+
+    /// Returns a cached entry for `va` that was not valid, and its level: of several that of the
+    /// highest level, which a walk meets first.
+    pub(crate) fn invalid_at(&mut self, arch: &Arch, va: u64) -> Option<(u8, &mut Invalid)> {
+        if self.invalid.len() == 0 {
+            return None;
+        }
+        let mut levels = (0..=arch.top()).rev();
+        let level = levels.find(|&level| self.invalid.get(page(arch, usize::from(level), va)).is_some())?;
+        Some((level, self.invalid.get_mut(page(arch, usize::from(level), va))?))
+    }
+
+    /// Lists the cached entries that were not valid, each with its level and its first address.
+    pub(crate) fn invalid<'a>(&'a self, arch: &'a Arch) -> impl Iterator<Item = (u8, u64, Invalid)> + 'a {
+        self.invalid.iter().map(|(page, entry)| {
+            let (level, va) = place(arch, page);
+            (level as u8, arch.extend(va), *entry)
+        })
+    }
+
+    /// Drops a cached entry that was not valid.
+    pub(crate) fn forget_invalid(&mut self, arch: &Arch, level: u8, va: u64) {
+        self.invalid.remove(page(arch, usize::from(level), va));
+    }
+
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
         self.generation = self.generation.wrapping_add(1);
@@ -200,6 +235,7 @@ impl Context {
         self.read.clear();
         self.held = [0; MAX_LEVELS];
         self.levels = 0;
+        self.invalid.clear();
         self.drop_tables();
     }
 
@@ -209,18 +245,19 @@ impl Context {
         self.maybe_tables.clear();
     }
 
-    /// Invalidates one address, as [`StructureScope`] says.
-    pub(crate) fn flush_page(&mut self, arch: &Arch, va: u64, leaf_only: bool) {
-        self.drop_translations(arch, va);
+    /// Invalidates one address of a flush, as [`StructureScope`] says.
+    pub(crate) fn flush_page(&mut self, arch: &Arch, va: u64, flush: &Flush) {
+        self.drop_translations(arch, va, |level| flush.drops_level(level));
         match arch.structures {
-            StructureScope::AnyInvalidation => self.drop_tables(),
-            StructureScope::Tagged if !leaf_only => self.drop_path(arch, va),
-            StructureScope::Tagged | StructureScope::WholeSpace | StructureScope::None => {}
+            StructureScope::AnyInvalidation if flush.level.is_none() => self.drop_tables(),
+            StructureScope::Tagged if !flush.spares_tables() => self.drop_path(arch, va),
+            _ => {}
         }
     }
 
-    fn drop_translations(&mut self, arch: &Arch, va: u64) {
-        for level in self.levels() {
+    /// Drops the translations of `va` of the levels that are `named`.
+    pub(crate) fn drop_translations(&mut self, arch: &Arch, va: u64, named: impl Fn(u8) -> bool) {
+        for level in self.levels().filter(|level| named(*level as u8)) {
             if self.pages.remove(page(arch, level, va)).is_some() {
                 self.dropped(arch, level, va);
             }
@@ -229,7 +266,7 @@ impl Context {
 
     /// Drops the entries for one address only, as a fault does.
     pub(crate) fn drop_address(&mut self, arch: &Arch, va: u64) {
-        self.drop_translations(arch, va);
+        self.drop_translations(arch, va, |_| true);
         self.drop_path(arch, va);
     }
 
@@ -242,13 +279,13 @@ impl Context {
         }
     }
 
-    /// Invalidates by address along a range.
-    pub(crate) fn flush_range(&mut self, arch: &Arch, range: Strides, leaf_only: bool) {
+    /// Invalidates the addresses of a flush along a range.
+    pub(crate) fn flush_range(&mut self, arch: &Arch, range: Strides, flush: &Flush) {
         let all = self.pages.len() + self.tables.len() + self.maybe_tables.len();
         if range.count() <= all as u64 {
             let mut va = range.start;
             while va < range.end {
-                self.flush_page(arch, va, leaf_only);
+                self.flush_page(arch, va, flush);
                 let Some(next) = va.checked_add(range.stride) else { break };
                 va = next;
             }
@@ -256,14 +293,16 @@ impl Context {
         }
         let hit = |page: u64| {
             let (level, va) = place(arch, page);
-            range.hit(va, 1 << arch.levels[level].shift)
+            flush.drops_level(level as u8) && range.hit(va, 1 << arch.levels[level].shift)
         };
         let mut dropped = Vec::new();
         self.pages.drop_where(hit, |page| dropped.push(place(arch, page)));
         dropped.into_iter().for_each(|(level, va)| self.dropped(arch, level, va));
         match arch.structures {
-            StructureScope::AnyInvalidation if range.count() > 0 => self.drop_tables(),
-            StructureScope::Tagged if !leaf_only => {
+            StructureScope::AnyInvalidation if range.count() > 0 && flush.level.is_none() => {
+                self.drop_tables();
+            }
+            StructureScope::Tagged if !flush.spares_tables() => {
                 let hit = |position: u64| {
                     let l = &arch.levels[(position & 7) as usize];
                     let span = (1u64 << l.shift).saturating_mul(l.entries() as u64);

@@ -1,5 +1,5 @@
 //! Defines the entries of a CPU's caches.
-use crate::arch::Perms;
+use crate::arch::{Access, Perms};
 use crate::shadow::FrameRef;
 
 /// A cached translation.
@@ -15,6 +15,17 @@ pub(crate) struct TlbEntry {
     pub(crate) memory_type: u8,
     /// It has denied an access that memory allowed.
     pub(crate) denied: bool,
+}
+
+/// A cached entry that was not valid when it was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Invalid {
+    /// Its physical address.
+    pub(crate) entry: u64,
+    /// Event of the walk that read it.
+    pub(crate) since: u64,
+    /// The address and the access of a fault on it, although memory allowed the access.
+    pub(crate) faulted: Option<(u64, Access)>,
 }
 
 /// Which table a CPU uses at a position.

@@ -6,7 +6,8 @@ use std::fmt;
 /// use ptsan::{Flush, Target};
 ///
 /// let pages = Target::Range { space: 1, start: 0x1000, end: 0x9000, stride: 0x1000 };
-/// assert_eq!(Flush { target: pages, leaf_only: true }, Flush::range(1, 0x1000, 0x9000, 0x1000).leaf_only());
+/// let by_page = Flush::range(1, 0x1000, 0x9000, 0x1000);
+/// assert_eq!((by_page.target, by_page.leaf_only, by_page.level), (pages, false, None));
 /// assert_eq!(Flush::page_in_every_space(0x1000).to_string(), "flush of 0x1000 in every space");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,38 +68,40 @@ pub struct Flush {
     pub target: Target,
     /// Spares the paging-structure caches where the hardware can (see [`crate::StructureScope`]).
     pub leaf_only: bool,
+    /// The level whose entries map the pages, if the invalidation names one: see [`Flush::level`].
+    pub level: Option<u8>,
 }
 
 impl Flush {
     /// Invalidates the translations of one address.
     #[must_use]
     pub const fn page(space: u64, va: u64) -> Self {
-        Self { target: Target::Page { space, va }, leaf_only: false }
+        Self { target: Target::Page { space, va }, leaf_only: false, level: None }
     }
 
     /// Invalidates by address every `stride` bytes from `start` to below `end`.
     #[must_use]
     pub const fn range(space: u64, start: u64, end: u64, stride: u64) -> Self {
-        Self { target: Target::Range { space, start, end, stride }, leaf_only: false }
+        Self { target: Target::Range { space, start, end, stride }, leaf_only: false, level: None }
     }
 
     /// Invalidates the translations of one address in every address space, global ones too.
     #[must_use]
     pub const fn page_in_every_space(va: u64) -> Self {
         let target = Target::EverySpace { start: va, end: va.saturating_add(1), stride: 1 << 12 };
-        Self { target, leaf_only: false }
+        Self { target, leaf_only: false, level: None }
     }
 
     /// Invalidates a whole address space except global translations.
     #[must_use]
     pub const fn space(space: u64) -> Self {
-        Self { target: Target::Space(space), leaf_only: false }
+        Self { target: Target::Space(space), leaf_only: false, level: None }
     }
 
     /// Invalidates everything.
     #[must_use]
     pub const fn all() -> Self {
-        Self { target: Target::All, leaf_only: false }
+        Self { target: Target::All, leaf_only: false, level: None }
     }
 
     /// Returns whether it invalidates all of a space at least.
@@ -110,6 +113,45 @@ impl Flush {
     #[must_use]
     pub const fn leaf_only(self) -> Self {
         Self { leaf_only: true, ..self }
+    }
+
+    /// Names the level whose entries map the pages, as [`Arch::levels`](crate::Arch::levels) counts
+    /// them, and so the size of the pages. AArch64 with FEAT_TTL has levels in the operand of
+    /// `TLBI`, an SMMU in its commands.
+    ///
+    /// Hardware may search its TLB for pages of that size alone, so that the flush drops no page of
+    /// another level and no table (Arm ARM, "TLBI", the field TTL). A flush of a space or of
+    /// everything names no level.
+    /// ```
+    /// use ptsan::{Access, Arch, Config, Content, Flush, Kind, Sanitizer};
+    ///
+    /// let mut ram = vec![0u8; 0x3000];
+    /// let mut san = Sanitizer::new(Config::new(Arch::x86_2level()));
+    /// san.table_allocated(&ram, 0x1000, 4096, Some(1), Content::Zero);
+    /// san.switch(&ram, 0, 0x1000, 7);
+    /// ram[0x1000..0x1004].copy_from_slice(&0x40_0087u32.to_le_bytes()); // a page of level 1
+    /// san.entry_written(&ram, 0x1000);
+    /// ram[0x1000..0x1004].fill(0);
+    /// san.entry_written(&ram, 0x1000);
+    /// san.flush(&ram, 0, Flush::page(7, 0).level(0));
+    /// san.flushes_done(&ram);
+    /// assert_eq!(san.count(Kind::FlushMissing), 1);
+    /// ```
+    #[must_use]
+    pub const fn level(self, level: u8) -> Self {
+        Self { level: Some(level), ..self }
+    }
+
+    /// Returns whether an invalidation by address drops translations of a level.
+    #[inline]
+    pub(crate) fn drops_level(&self, level: u8) -> bool {
+        self.level.is_none_or(|named| named == level)
+    }
+
+    /// Returns whether an invalidation by address spares all tables.
+    #[inline]
+    pub(crate) const fn spares_tables(&self) -> bool {
+        self.leaf_only || self.level.is_some()
     }
 
     /// Returns the addresses, with their space (`None`: every one). Returns `None` for a flush that
@@ -140,6 +182,9 @@ impl fmt::Display for Flush {
             }
             Target::Space(space) => write!(f, "flush of space {space:#x}")?,
             Target::All => write!(f, "flush of everything")?,
+        }
+        if let Some(level) = self.level {
+            write!(f, ", of pages of level {level}")?;
         }
         if self.leaf_only { write!(f, ", last level only") } else { Ok(()) }
     }

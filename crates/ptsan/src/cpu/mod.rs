@@ -15,7 +15,7 @@ mod visits;
 pub(crate) use combined::CombinedEntry;
 pub use combined::GuestPage;
 pub(crate) use context::Context;
-pub(crate) use entry::{Table, TlbEntry};
+pub(crate) use entry::{Invalid, Table, TlbEntry};
 pub(crate) use flush::Strides;
 pub use flush::{Flush, Target};
 pub(crate) use hashed::HashedEntry;

@@ -181,7 +181,9 @@ impl Cpu {
             (Target::Space(guest), _) => self.combined.drop_guest(guest),
             (_, None) => self.combined.clear(),
             (_, Some((guest, range))) if second.by_address == ByGuestAddress::DropsCombined => {
-                self.combined.drop_addresses(guest, |gpa| range.hit(gpa, 1 << 12));
+                self.combined.drop_addresses(guest, |held| {
+                    flush.drops_level(held.level) && range.hit(held.gpa, 1 << 12)
+                });
             }
             (_, Some(_)) => {}
         }
@@ -204,7 +206,7 @@ impl Cpu {
                 let l = &arch.levels[usize::from(f.level)];
                 let low = arch.position_start(arch.position(f.level, f.va));
                 let span = (1u64 << l.shift).saturating_mul(l.entries() as u64);
-                flush.leaf_only || !range.hit(low, span)
+                flush.spares_tables() || !range.hit(low, span)
             }
         });
     }

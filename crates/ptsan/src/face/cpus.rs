@@ -170,7 +170,7 @@ impl Sanitizer {
     /// san.space_created(1);
     /// san.flush(&memory, 0, Flush::page(1, 0x5000));
     /// san.flush(&memory, 0, Flush::range(1, 0x5000, 0x9000, 4096).leaf_only());
-    /// san.flush(&memory, 0, Flush { target: Target::Space(1), leaf_only: false });
+    /// san.flush(&memory, 0, Flush { target: Target::Space(1), ..Flush::all() });
     /// san.assert_clean();
     /// ```
     pub fn flush(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
@@ -211,6 +211,7 @@ impl Sanitizer {
             return;
         }
         self.flushed(cpu, flush, queued);
+        self.drop_invalid(memory, cpu, flush);
         let (asids, event) = (self.is_tagged(cpu), self.event);
         let spares_globals = self.config.spares_globals();
         let arch = &self.config.arch;
@@ -220,7 +221,6 @@ impl Sanitizer {
         if let Some(second) = arch.second_stage {
             c.flush_combined(flush, second);
         }
-        let leaf_only = flush.leaf_only;
         let mut reload = false;
         let (space, range) = match flush.target {
             Target::All => {
@@ -233,7 +233,7 @@ impl Sanitizer {
                 (Some(space), Some(Strides { start, end, stride }))
             }
             Target::Page { space, va } => {
-                let drop = |context: &mut Context| context.flush_page(arch, va, leaf_only);
+                let drop = |context: &mut Context| context.flush_page(arch, va, &flush);
                 // Invalidation by address reaches global translations if the space is the loaded
                 // one.
                 if c.runs(space) && !spares_globals {
@@ -249,7 +249,7 @@ impl Sanitizer {
             }
         };
         if let Some(range) = range {
-            let drop = |context: &mut Context| context.flush_range(arch, range, leaf_only);
+            let drop = |context: &mut Context| context.flush_range(arch, range, &flush);
             let Some(space) = space else {
                 let c = &mut self.cpus[cpu];
                 match spares_globals {
@@ -293,7 +293,7 @@ impl Sanitizer {
             s.debts.pay(cpu, cover);
             c.note_flush(event, flush);
             c.end_flights(&arch, flush);
-            c.context_of(space, asids).into_iter().for_each(|context| context.flush_page(&arch, va, false));
+            c.context_of(space, asids).into_iter().for_each(|context| context.flush_page(&arch, va, &flush));
             c.settled = true;
         });
     }

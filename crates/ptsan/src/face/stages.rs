@@ -150,6 +150,12 @@ impl Sanitizer {
             self.bad_argument(place, "flush needs a range with start <= end and a stride above 0");
             return false;
         }
+        let levels = self.config.arch.levels.len();
+        if flush.level.is_some_and(|level| usize::from(level) >= levels) {
+            let place = Place { cpu: Some(cpu), ..Place::default() };
+            self.bad_argument(place, &format!("flush needs a level below {levels}, counted from the leaves"));
+            return false;
+        }
         let never = !self.is_device(cpu)
             && self.config.arch.second_stage.is_some_and(|s| s.by_address == ByGuestAddress::Never);
         if !never || matches!(flush.target, Target::All | Target::Space(_)) {

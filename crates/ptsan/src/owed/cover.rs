@@ -30,6 +30,7 @@ impl Cover<'_> {
         match (self.flush.target, self.flush.addresses()) {
             (Target::Space(space), _) => debt.space == space,
             (_, None) => true,
+            (_, Some(_)) if !self.flush.drops_level(debt.level) => false,
             (_, Some((Some(space), range))) => self.reaches(space, debt.space) && range.hit(debt.va, size),
             (_, Some((None, range))) => {
                 let spared = self.spares_globals && debt.space == GLOBAL;
@@ -42,6 +43,7 @@ impl Cover<'_> {
         let range = match (self.flush.target, self.flush.addresses()) {
             (Target::Space(space), _) => return debt.space == space,
             (_, None) => return true,
+            (_, Some(_)) if self.flush.level.is_some() => return false,
             (_, Some((space, range))) if space.is_none_or(|space| space == debt.space) => range,
             (_, Some(_)) => return false,
         };

@@ -144,10 +144,11 @@ impl Debts {
             });
         };
         let global = (Some(space) == cover.loaded).then_some(GLOBAL);
+        let named = cover.flush.level.map_or(u8::MAX, |level| 1u8.checked_shl(level.into()).unwrap_or(0));
         let mut va = range.start;
         while va < range.end && !self.pages.is_empty() {
             for (which, space) in std::iter::once(space).chain(global).enumerate() {
-                let mut levels = self.counts.levels[which];
+                let mut levels = self.counts.levels[which] & named;
                 while levels != 0 {
                     let level = levels.trailing_zeros() as u8;
                     levels &= levels - 1;

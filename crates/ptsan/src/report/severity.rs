@@ -64,7 +64,9 @@ impl Kind {
 /// memory.
 pub(super) const fn of(kind: Kind, rule: Rule) -> Severity {
     match rule {
-        Rule::NotReloaded | Rule::UpgradeNotFlushed | Rule::DeniedTwice => Severity::WrongAnswer,
+        Rule::NotReloaded | Rule::UpgradeNotFlushed | Rule::DeniedTwice | Rule::InvalidKept => {
+            Severity::WrongAnswer
+        }
         _ => kind.severity(),
     }
 }
@@ -79,5 +81,6 @@ mod tests {
         assert_eq!(of(Kind::StaleUse, Rule::NotReloaded), Severity::WrongAnswer);
         assert_eq!(of(Kind::StaleUse, Rule::UpgradeNotFlushed), Severity::WrongAnswer);
         assert_eq!(of(Kind::StaleUse, Rule::DeniedTwice), Severity::WrongAnswer);
+        assert_eq!(of(Kind::StaleUse, Rule::InvalidKept), Severity::WrongAnswer);
     }
 }

@@ -55,6 +55,32 @@ pub struct Config {
     /// entry ([`crate::Sanitizer::entry_exchanged`]). An entry whose accessed bit was still clear
     /// when it was exchanged is in no cache, and owes no flush.
     pub accessed_dirty: bool,
+    /// CPUs and devices keep entries that were not valid when a walk read them, and go on faulting
+    /// on them until a flush. On for formats whose architecture allows it
+    /// ([`Arch::keeps_invalid`]). Off stands for hardware that promises not to (RISC-V with
+    /// Svvptc).
+    ///
+    /// An access to a page that memory maps then may answer [`crate::Fault::NotPresent`]: the
+    /// handler of that fault has to flush, and the access is made again. A second fault on the same
+    /// entry is a finding ([`crate::Rule::InvalidKept`]), and so is one of the kernel or of a device
+    /// if the entry is kept to the end ([`crate::Sanitizer::finish_with`]). CPUs that look pages up
+    /// in a hash table keep no such entries.
+    /// ```
+    /// use ptsan::{Access, Arch, Config, Flush, Kind, Session};
+    ///
+    /// let mut s = Session::new(Arch::riscv_sv39(), vec![0u8; 1 << 16]);
+    /// [0x1000, 0x2000, 0x3000].map(|table| s.alloc(table));
+    /// s.put(0x1000, 0x801);
+    /// s.put(0x2000, 0xc01);
+    /// s.load(0x1000);
+    /// let kernel = Access::READ.kernel();
+    /// assert!(s.translate(0, kernel).is_err());       // the hart keeps the empty entry
+    /// s.put(0x3000, 0x2443);                          // a page
+    /// assert!(s.translate(0, kernel).is_err());       // no fence: it faults,
+    /// assert!(s.translate(0, kernel).is_ok());        // and again
+    /// assert_eq!(s.sanitizer.count(Kind::StaleUse), 1);
+    /// ```
+    pub keeps_invalid: bool,
     /// The tables are those of stage 2 (a hypervisor's, with a guest's tables on top), and CPUs
     /// cache translations that are combined of both stages. A flush by address then needs
     /// [`crate::Sanitizer::stage1_flushed`] after it. Flushes of the whole space drop both.
@@ -117,6 +143,7 @@ impl Config {
         Self {
             cpus: 1,
             devices: 0,
+            keeps_invalid: arch.keeps_invalid,
             arch,
             asids: false,
             common_numbers: false,

@@ -36,6 +36,11 @@ impl Sanitizer {
             }
             self.drop_translation(cpu, loaded.context, va);
         }
+        if self.config.keeps_invalid
+            && let Some(fault) = self.fault_on_invalid(memory, (cpu, loaded), va, access)
+        {
+            return Err(fault);
+        }
         let walked = self.walk(memory, cpu, loaded, va, Some(access));
         if self.config.eager_walkers {
             self.others_walk(memory, cpu, loaded, va);
@@ -122,6 +127,9 @@ impl Sanitizer {
             if beside && let Ok(truth) = self.look(memory, loaded.root, va) {
                 self.check_beside(memory, (cpu, loaded), va, hit, truth);
             }
+            return;
+        }
+        if self.config.keeps_invalid && self.keeps_invalid(cpu, loaded, va) {
             return;
         }
         let Some(start) = start else {
@@ -242,7 +250,7 @@ impl Sanitizer {
     fn drop_translation(&mut self, cpu: usize, context: u32, va: u64) {
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
-        c.globals.flush_page(arch, va, true);
+        c.globals.drop_translations(arch, va, |_| true);
         c.contexts[context as usize].drop_address(arch, va);
         c.flights.retain(|f| arch.position(f.level, f.va) != arch.position(f.level, va));
     }

@@ -188,7 +188,10 @@ impl Sanitizer {
         let &Walk { cpu, loaded, va, access } = walk;
         let l = self.config.arch.levels[usize::from(level)];
         match self.config.arch.entry(level, l.index(va), raw) {
-            Entry::Empty => Err(Fault::NotPresent { level }),
+            Entry::Empty => {
+                self.keep_invalid((cpu, loaded), va, level, at);
+                Err(Fault::NotPresent { level })
+            }
             Entry::Leaf { accessed: false, .. } => Err(Fault::NotAccessed { level }),
             Entry::Leaf { phys, perms, global, memory_type, accessed } => {
                 let perms = table.perms & perms;

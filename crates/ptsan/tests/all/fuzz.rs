@@ -83,7 +83,8 @@ fn flush() -> impl Strategy<Value = Flush> {
         2 => space.prop_map(Target::Space),
         1 => Just(Target::All),
     ];
-    (target, any::<bool>()).prop_map(|(target, leaf_only)| Flush { target, leaf_only })
+    let level = prop::option::weighted(0.2, 0..6u8);
+    (target, any::<bool>(), level).prop_map(|(target, leaf_only, level)| Flush { target, leaf_only, level })
 }
 
 fn op() -> impl Strategy<Value = Op> {

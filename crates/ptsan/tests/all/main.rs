@@ -17,6 +17,7 @@ mod formats;
 mod fuzz;
 mod guests;
 mod hashed;
+mod invalid;
 mod kinds;
 mod leftovers;
 mod levels;

@@ -77,6 +77,9 @@ exhibits! {
     litebox_free_first
     svsm_ghcb_drop
     nanvix_stale_directory
+    bao_new_page
+    edk2_new_table
+    hugetlb_level
 }
 
 #[test]

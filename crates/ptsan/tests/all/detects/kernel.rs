@@ -178,6 +178,8 @@ impl Kernel {
             barriers: !format.is_x86(),
             accessed_dirty: true,
             two_stages: format.is_second_stage(),
+            // No fault is served: harts are those with Svvptc.
+            keeps_invalid: false,
             adversary: Some(Adversary::new(seed)),
             // Every other run remembers told stores in the compact form.
             told: if seed.is_multiple_of(2) { 0 } else { 1 << 20 },

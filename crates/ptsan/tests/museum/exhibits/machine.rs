@@ -35,12 +35,16 @@ pub struct Setup {
     /// Locks are told: one for each tree, and those of an exhibit.
     pub locks: bool,
     pub errata: fn() -> Errata,
+    /// CPUs keep entries that were not valid, where the format allows it. Programs have a handler
+    /// that flushes then, the kernel has none.
+    pub keeps_invalid: bool,
 }
 
 /// A machine of four CPUs without address-space numbers.
 pub const fn four(format: Format) -> Setup {
     let (asids, recursive, devices, barriers, locks) = (false, false, 0, false, false);
-    Setup { format, cpus: 4, asids, recursive, devices, barriers, locks, errata: Errata::default }
+    let (errata, keeps_invalid) = (Errata::default, false);
+    Setup { format, cpus: 4, asids, recursive, devices, barriers, locks, errata, keeps_invalid }
 }
 
 struct Space {
@@ -89,6 +93,7 @@ impl Machine {
             barriers: setup.barriers,
             locks: setup.locks,
             errata: (setup.errata)(),
+            keeps_invalid: setup.keeps_invalid,
             adversary: Some(Adversary::new(seed)),
             backtraces,
             ..Config::new(arch.clone())
@@ -330,6 +335,7 @@ impl Machine {
     /// A CPU invalidates.
     pub fn flush(&mut self, cpu: usize, flush: Flush) {
         self.called(match flush.target {
+            Target::Page { .. } if flush.level.is_some() => "flush of a page of a level",
             Target::Page { .. } => "flush of a page",
             Target::Range { .. } => "flush of a range",
             Target::EverySpace { .. } => "flush of a page in every space",
@@ -447,13 +453,20 @@ impl Machine {
         self.touch_as(cpu, va, Access::READ)
     }
 
-    /// A program makes any access.
+    /// A program or the kernel makes any access.
     ///
     /// # Errors
     /// Returns the fault.
     pub fn touch_as(&mut self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
         self.called("translate");
-        self.san.translate(&self.ram, cpu, va, access)
+        let spurious = self.san.stats().spurious_faults;
+        let found = self.san.translate(&self.ram, cpu, va, access);
+        // The handler of a program's fault finds a good entry.
+        if access.user && found.is_err() && self.san.stats().spurious_faults > spurious {
+            self.flush(cpu, Flush::all());
+            return self.san.translate(&self.ram, cpu, va, access);
+        }
+        found
     }
 
     /// A program reads on each CPU that has the space loaded.

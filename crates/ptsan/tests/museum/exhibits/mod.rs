@@ -5,6 +5,7 @@ mod errata;
 mod format;
 mod freebsd;
 mod gather;
+mod invalid;
 mod iommu;
 mod machine;
 mod mremap;
@@ -108,4 +109,7 @@ pub const ALL: &[&Exhibit] = &[
     &order::FREE_FIRST,
     &order::SHARED_AGAIN,
     &unlinked::STALE_DIRECTORY,
+    &invalid::NEW_PAGE,
+    &invalid::NEW_TABLE,
+    &invalid::HUGE_LEVEL,
 ];
