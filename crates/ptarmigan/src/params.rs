@@ -124,6 +124,8 @@ pub struct ParamError<'a> {
 pub enum Why {
     /// There is no parameter of that name.
     UnknownKey,
+    /// It is an option of this parameter, and stands behind it.
+    OptionOf(&'static str),
     /// It was given before.
     Twice,
     /// It has no `=value`.
@@ -141,6 +143,9 @@ impl fmt::Display for ParamError<'_> {
         let ParamError { at, what, why } = self;
         match why {
             Why::UnknownKey => write!(f, "parameter `{what}` at byte {at} is not known"),
+            Why::OptionOf(of) => {
+                write!(f, "`{what}` at byte {at} is an option of {of}: write {of},{what}=N")
+            }
             Why::Twice => write!(f, "parameter `{what}` at byte {at} was given before"),
             Why::NoValue => write!(f, "`{what}` at byte {at} has no value: write name=value"),
             Why::BadValue(all) => write!(f, "value `{what}` at byte {at} is none of {all}"),
@@ -218,6 +223,11 @@ impl Params {
                 "userpte" => params.userpte = Some(userpte(value, parts)?),
                 "kmap.flush" if params.kmap.is_some() => return Err(key.error(Why::Twice)),
                 "kmap.flush" => params.kmap = Some(slot_flush(value, parts)?),
+                "magazine" => return Err(key.error(Why::OptionOf("quicklist=on"))),
+                "ceiling" => return Err(key.error(Why::OptionOf("tlb.model=linux"))),
+                "beta" | "reserve" | "margin" | "share" => {
+                    return Err(key.error(Why::OptionOf("userpte=auto")));
+                }
                 _ => return Err(key.error(Why::UnknownKey)),
             }
         }
@@ -340,6 +350,16 @@ mod tests {
     #[test]
     fn each_error_names_its_place() {
         assert_eq!(error("quicklists=on"), (0, "quicklists", Why::UnknownKey));
+        assert_eq!(error("magazine=9"), (0, "magazine", Why::OptionOf("quicklist=on")));
+        assert_eq!(error("quicklist=on ceiling=3"), (13, "ceiling", Why::OptionOf("tlb.model=linux")));
+        for option in ["beta=1", "reserve=1", "margin=1", "share=1"] {
+            assert_eq!(error(option).2, Why::OptionOf("userpte=auto"), "{option}");
+        }
+        let alone = Params::parse("magazine=9").expect_err("an option alone");
+        assert_eq!(
+            alone.to_string(),
+            "`magazine` at byte 0 is an option of quicklist=on: write quicklist=on,magazine=N"
+        );
         assert_eq!(error("quicklist=on quicklist=off"), (13, "quicklist", Why::Twice));
         assert_eq!(error("quicklist"), (0, "quicklist", Why::NoValue));
         assert_eq!(error("quicklist="), (0, "quicklist=", Why::NoValue));
