@@ -107,10 +107,6 @@ impl Place {
             return Ok(Place::StandardOutput);
         }
         let output = Output::new(&path)?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        if let Some(parent) = parent {
-            fs::metadata(parent).context(format_args!("{}: cannot be written", path.display()))?;
-        }
         Ok(Place::File(path, output))
     }
 

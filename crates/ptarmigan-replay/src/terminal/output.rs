@@ -20,9 +20,13 @@ impl Output {
     ///
     /// # Errors
     /// If `path` does not name a file, names something other than a regular file, is a dangling
-    /// symbolic link, or cannot be looked up.
+    /// symbolic link, or cannot be looked up, or if its directory is not there.
     pub fn new(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent {
+            fs::metadata(parent).context(format_args!("{name}: cannot be written"))?;
+        }
         let name_of_a_file = path.file_name().is_some_and(|last| {
             // `file_name` ignores a trailing slash, with or without a dot after it.
             path.as_os_str().as_bytes().ends_with(last.as_bytes())

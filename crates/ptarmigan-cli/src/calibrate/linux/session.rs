@@ -1,6 +1,5 @@
 //! Measures, estimates, prints the result and writes the model.
 use std::io::IsTerminal;
-use std::path::Path;
 use std::process::ExitCode;
 
 use super::case::Grid;
@@ -11,6 +10,7 @@ use crate::calibrate::CalibrateArgs;
 use ptarmigan_bench::json::Document;
 use ptarmigan_replay::model::HostName;
 use ptarmigan_replay::terminal::bar::bar;
+use ptarmigan_replay::terminal::output::Output;
 use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::{Context, Failure};
 
@@ -22,7 +22,8 @@ pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failur
     if let Some(order) = &args.process {
         return Order::obey(order).map(|()| ExitCode::SUCCESS);
     }
-    args.output.as_deref().map_or(Ok(()), writable)?;
+    // A path that cannot be written is found before minutes are spent.
+    let output = args.output.as_deref().map(Output::new).transpose()?;
     let ceiling = Ceiling::read()?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(2) as u32;
     let grids: Vec<Grid> = (1..=cpus).map(|cpus| Grid { ceiling: ceiling.pages, cpus }).collect();
@@ -44,24 +45,10 @@ pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failur
     if calibration.noisy {
         return Err(Failure::new(calibration.noise()));
     }
-    if let Some(path) = &args.output {
-        let model = calibration.costs_ns.file(&calibration.host)?;
-        std::fs::write(path, model).context(path.display())?;
+    if let Some(output) = output {
+        output.write(calibration.costs_ns.file(&calibration.host)?.as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Checks that a file can be there, before minutes are spent on its contents.
-fn writable(path: &Path) -> Result<(), Failure> {
-    let name = path.display();
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if path.is_dir() || path.file_name().is_none() {
-        return Err(Failure::new(format!("{name}: a directory; give a file")));
-    }
-    if !directory.unwrap_or(Path::new(".")).is_dir() {
-        return Err(Failure::new(format!("{name}: its directory is not there; make it first")));
-    }
-    Ok(())
 }
 
 /// Has processes measure, one after another; each round has one for each number of CPUs.
