@@ -12,6 +12,10 @@ pub struct Brief {
     pub title: String,
     /// The saving, as sentences.
     pub figure: String,
+    /// How to do it.
+    pub how: String,
+    /// The effects that were not measured.
+    pub not_measured: String,
     /// The largest mapping that it is about, as a part of a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
@@ -22,12 +26,17 @@ pub struct Brief {
 
 impl Brief {
     fn of(piece: Advice) -> Self {
-        let Advice { title, figure, details: Details { places, caller, .. }, .. } = piece;
+        let Advice { title, figure, how, not_measured, details: Details { places, caller, .. }, .. } = piece;
         let place = places.first().map(|largest| match places.len() {
             1 => largest.text(),
             n => format!("{}, and {} more", largest.text(), n - 1),
         });
-        Brief { title, figure, place, caller }
+        Brief { title, figure, how, not_measured, place, caller }
+    }
+
+    /// Returns the way to do it and its limits, each with its word.
+    pub fn folded(&self) -> [(&'static str, &str); 2] {
+        [("How", &self.how), ("Not measured", &self.not_measured)]
     }
 
     /// Returns the place and the function as a line: `Where: … Function: …`. `None` if the

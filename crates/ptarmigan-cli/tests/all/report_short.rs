@@ -16,6 +16,9 @@ fn a_comment_has_the_first_line_a_table_and_advice_and_is_the_same_in_each_run()
     assert!(text.starts_with("### Page tables: "), "{text}");
     assert!(text.contains("page fault") && text.contains("| table pages made | "), "{text}");
     assert!(text.contains("**What would help**\n\n1. **"), "{text}");
+    let folded = text.matches("   <details><summary>How</summary>\n\n   How: ").count();
+    assert!(folded > 0 && folded == text.matches("   Not measured: ").count(), "{text}");
+    assert_eq!(folded, text.matches("   </details>\n").count(), "{text}");
     assert_eq!(text, markdown(&[&sparse]));
     // No page is written beside it, and a page if one is named.
     let file = dir.path("comment.md");

@@ -27,19 +27,23 @@ pub(super) fn advice(all: &[Figures]) -> String {
         for piece in advice.pieces.iter().take(SHOWN) {
             let (title, figure) = (escape(&sentence(&piece.title)), escape(sentences(&piece.figure, FIGURE)));
             let line = piece.line().map_or(String::new(), |line| format!("<br>{}", escape(&line)));
-            html += &format!("<li><strong>{title}</strong> {figure}{line}</li>\n");
+            let ways: String = piece
+                .folded()
+                .iter()
+                .map(|(word, text)| format!("<p>{word}: {}</p>\n", escape(text)))
+                .collect();
+            html += &format!(
+                "<li><strong>{title}</strong> {figure}{line}\n<details class=\"more\">\n\
+                 <summary>How</summary>\n{ways}</details></li>\n"
+            );
         }
         html += "</ol>\n";
         let more = advice.pieces.len().saturating_sub(SHOWN);
-        let more = if more > 0 {
-            format!("{} more, the ways", plural(more as u64, "piece"))
-        } else {
-            "The ways".to_owned()
-        };
-        html + &format!(
-            "<p class=\"note\">{more} to do it, and the limits of each figure: <code>ptarmigan advise</code>, \
-             docs/advise.md.</p>\n"
-        )
+        if more == 0 {
+            return html;
+        }
+        let more = plural(more as u64, "piece");
+        html + &format!("<p class=\"note\">{more} more: <code>ptarmigan advise</code> prints all.</p>\n")
     });
     format!("<section id=\"advice\">\n<h2>What would help{}</h2>\n{content}</section>\n", anchor("advice"))
 }

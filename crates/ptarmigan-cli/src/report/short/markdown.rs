@@ -9,9 +9,11 @@ use crate::rows;
 const TRACES: usize = 16;
 /// The most characters of a first line, of a title and of a figure.
 const LINE: usize = 400;
+/// The most characters of a way to do something.
+const HOW: usize = 1000;
 
-/// The most traces whose mappings and functions are listed, the most of each, and the most
-/// characters of one.
+/// The most traces whose mappings, functions and ways to do something are listed, the most mappings
+/// and functions of each, and the most characters of one.
 const PLACED: usize = 4;
 const PLACES: usize = 3;
 const PLACE: usize = 160;
@@ -71,6 +73,14 @@ pub(in crate::report) fn markdown(all: &[Figures]) -> String {
             if let Some(line) = piece.line() {
                 out.truncate(out.len() - 1);
                 out += &format!("<br>\n   {}\n", text(&cut(&line, LINE)));
+            }
+            if shown.len() <= PLACED {
+                // GitHub folds it. It is HTML in the list item, with Markdown inside.
+                out += "   <details><summary>How</summary>\n\n";
+                for (word, how) in piece.folded() {
+                    out += &format!("   {word}: {}\n\n", text(&cut(how, HOW)));
+                }
+                out += "   </details>\n";
             }
         }
     }
