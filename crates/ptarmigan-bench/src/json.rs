@@ -2,7 +2,7 @@
 //! them.
 use serde::Serialize;
 
-/// The schema of all documents. It changes when a field goes, or comes to mean something else. New
+/// The schema of a new document. It changes when a field goes, or comes to mean something else. New
 /// fields do not change it.
 const SCHEMA: u32 = 1;
 
@@ -18,6 +18,11 @@ impl<T: Serialize> Document<T> {
     /// Creates a document of `body`, which serialises as a map.
     pub fn new(body: T) -> Self {
         Document { schema: SCHEMA, body }
+    }
+
+    /// Creates a document of `body` whose fields have changed since schema 1.
+    pub fn with_schema(schema: u32, body: T) -> Self {
+        Document { schema, body }
     }
 
     /// Returns the document on one line, with a newline.

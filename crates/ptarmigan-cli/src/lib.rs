@@ -4,6 +4,7 @@ pub mod advise;
 pub mod bench;
 pub mod calibrate;
 pub mod cli;
+mod csv;
 pub mod inspect;
 mod measure;
 pub mod record;

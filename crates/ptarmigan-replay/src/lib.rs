@@ -23,7 +23,8 @@
 //! * `high` is high memory, if the machine has any. `mapped` replays for the frames that are mapped
 //!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * [`account`] sums up the times that a recording has.
-//! * `observed` replays once and writes down the lives of tables, for reports.
+//! * `observed` replays once and writes down the lives of tables, for reports. [`flushes`]
+//!   counts flushes by cause, Linux's and the library's; `causes` names causes, and `starts` programs.
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check the work of the workers.
 //! * `passes` puts these together, and `report` prints the result.
@@ -33,9 +34,11 @@ pub mod account;
 mod arch;
 mod args;
 pub mod baseline;
+mod causes;
 mod counted;
 mod error;
 pub mod files;
+pub mod flushes;
 mod hashed_slots;
 mod high;
 mod input;
@@ -51,6 +54,7 @@ mod platform;
 mod policy;
 mod report;
 mod setup;
+mod starts;
 pub mod terminal;
 #[cfg(test)]
 mod tests;
@@ -58,8 +62,10 @@ mod workers;
 
 pub use arch::{MachineName, PerFormat};
 pub use args::{ReplayArgs, Spread};
+pub use causes::Cause;
 pub use counted::{CountedMachine, CountedRun, LargeCounts};
 pub use error::{Context, Failure};
+pub use flushes::Flushes;
 pub use high::KmapReport;
 pub use input::relayout::Tasks;
 pub use input::schedule::{Op, Program};
@@ -70,13 +76,13 @@ pub use instruments::measured::LevelTimes;
 pub use linux::{HugeFaults, SPLIT};
 pub use memory::{parse as parse_memory, parse_bytes};
 pub use observed::{
-    Axis, Cause, FunctionWork, Mapping, MappingKind, MappingTracker, MappingWork, Observation, ObservedTrace,
+    Axis, FunctionWork, Mapping, MappingKind, MappingTracker, MappingWork, Observation, ObservedTrace,
     PageAt, PolicyRun, RecordedProgram, SpaceMap, Work, WorkSurvey,
 };
 pub use placed::{PlacedMachine, PlacedRun, PlacedTrace};
 pub use platform::{ReplayHost, WalkingMmu};
 pub use policy::{Choice, PolicyName};
-pub use report::{Flushes, LevelReport, TruthReport};
+pub use report::{LevelReport, TruthReport};
 pub use setup::SoloTrace;
 pub use workers::look::{Look, When};
 pub use workers::machine::EitherMachine;
@@ -90,6 +96,9 @@ use ptarmigan_bench::json::Document;
 use report::ReplayReport;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+
+/// The number of the form of a replay's document.
+const SCHEMA: u32 = 2;
 
 /// Replays the shipped recording of a compile on all policies, also under the sanitizer. The
 /// command without arguments does this.
@@ -145,7 +154,8 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     if args.json {
         let documents: Vec<_> = reports
             .iter()
-            .map(|(report, with)| Document::new(WithComparison { report, comparison: with.as_ref() }))
+            .map(|(report, with)| WithComparison { report, comparison: with.as_ref() })
+            .map(|report| Document::with_schema(SCHEMA, report))
             .collect();
         let text = match documents.as_slice() {
             [one] => one.pretty().context("report")?,

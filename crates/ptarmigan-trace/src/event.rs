@@ -363,6 +363,7 @@ pub enum Kind {
         /// Number of pages flushed, or 0 for the whole TLB.
         pages: u64,
         /// The reason, in Linux's numbering (`enum tlb_flush_reason`).
+        /// [`FlushEvent::of`](crate::FlushEvent::of) has its meaning: not each event is a flush.
         reason: u8,
     },
     /// The CPU became idle after running `Event::task`. Like `TlbFlush`, this may follow the task's

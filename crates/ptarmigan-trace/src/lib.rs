@@ -29,6 +29,7 @@
 mod error;
 mod event;
 mod file;
+mod flush;
 mod hash;
 mod header;
 mod note;
@@ -45,6 +46,7 @@ pub use event::{
     AreaKind, CloneKind, Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, Name, Prot, Sampled,
 };
 pub use file::TraceFile;
+pub use flush::{FLUSH_REASONS, FlushEvent, FlushReason};
 pub use header::{Arch, Header, HugePages, Method, Unseen};
 pub use note::{Call, Cause, Note, Object, Runtime};
 pub use opening::{Opening, OpeningCounts, Openings};

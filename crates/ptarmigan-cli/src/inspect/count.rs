@@ -2,6 +2,7 @@
 use super::events;
 use indicatif::ProgressBar;
 use ptarmigan_replay::account::{Account, TimesReport};
+use ptarmigan_replay::flushes::{FlushSurvey, LinuxFlushes};
 use ptarmigan_replay::{Work, WorkSurvey, files};
 use ptarmigan_trace::{
     CloneKind, FaultFlags, Kind, Opening, Openings, ReadError, Sampled, TraceFile, Unseen,
@@ -66,6 +67,8 @@ pub struct Inspection {
     pub samples: VmPteStats,
     /// Times of calls and processes. `None` if the recording has none.
     pub times: Option<TimesReport>,
+    /// Linux's flushes and requests between CPUs. `None` if they were not recorded.
+    pub flushes: Option<LinuxFlushes>,
     /// The work by mapping and by function.
     #[serde(flatten)]
     pub work: Work,
@@ -226,6 +229,8 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
         done.0.iter().map(HashSet::len).sum::<usize>() as u64
     };
     let (mut account, mut survey) = (Account::new(), WorkSurvey::default());
+    let flushes_seen = !file.header().unseen.has(Unseen::TLB_FLUSHES);
+    let mut flushes = flushes_seen.then(FlushSurvey::default);
     let mut openings = Openings::default();
     let mut events = file.events()?;
     let mut n = 0u64;
@@ -233,6 +238,9 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
         let e = e?;
         account.add(&e, events.time());
         survey.see(&e);
+        if let Some(flushes) = &mut flushes {
+            flushes.see(&e);
+        }
         n += 1;
         if n.is_multiple_of(1 << 16) {
             progress.set_position(n);
@@ -320,6 +328,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
         }
     }
     r.times = account.report();
+    r.flushes = flushes.map(FlushSurvey::finish);
     for (_, rest) in regions.drain() {
         close(r, Some(rest));
     }

@@ -3,9 +3,10 @@
 //! A line is `NUMBER TIME CPU TASK KIND FIELD=VALUE...`, separated by single spaces. The number
 //! counts from 0; the time is in milliseconds since the recording began, `-` in a trace without
 //! times. Addresses are page numbers in hexadecimal. Later versions may append fields.
+use crate::csv;
 use ptarmigan_trace::{
     AreaKind, Cause, CloneKind, Event, FailedCall, FaultFlags, KIND_NAMES, Kind, Locking, MapFlags, Note,
-    Place, Prot, Sampled, Symbols, kind_index,
+    Place, PlaceId, Prot, Sampled, Symbols, kind_index,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -124,6 +125,17 @@ pub fn kind_name(kind: &Kind) -> &'static str {
     }
 }
 
+/// The value of a field.
+enum Value<'a> {
+    /// A number, an address, or words of this command.
+    Own(&'a dyn Display),
+    /// Text that the recorded program has chosen.
+    Foreign(&'a str),
+}
+
+/// Takes the fields of an event, one by one.
+type Put<'p> = dyn FnMut(&'static str, Value<'_>) -> fmt::Result + 'p;
+
 impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Event { task, cpu, kind } = self.event;
@@ -133,113 +145,248 @@ impl Display for Line<'_> {
             None => f.write_str("-")?,
         }
         write!(f, " cpu={cpu} task={task} {}", kind_name(&kind))?;
-        fields(f, kind, self.symbols)
+        fields(kind, self.symbols, &mut |name, value| match value {
+            Value::Own(value) => write!(f, " {name}={value}"),
+            Value::Foreign(text) => write!(f, " {name}={text:?}"),
+        })
     }
 }
 
-fn fields(f: &mut Formatter<'_>, kind: Kind, symbols: &Symbols) -> fmt::Result {
-    let range = |f: &mut Formatter<'_>, start: u64, pages: u64| write!(f, " start={start:#x} pages={pages}");
+/// The fields that events have, which are columns of a CSV file.
+const FIELDS: [&str; 38] = [
+    "page",
+    "start",
+    "pages",
+    "flags",
+    "prot",
+    "kind",
+    "child",
+    "how",
+    "stack-end",
+    "arg-pages",
+    "last",
+    "end",
+    "from",
+    "old-pages",
+    "to",
+    "new-pages",
+    "keep",
+    "advice",
+    "reason",
+    "tables",
+    "at",
+    "call",
+    "errno",
+    "ns",
+    "away-ns",
+    "user-us",
+    "system-us",
+    "minor",
+    "major",
+    "waits",
+    "preempted",
+    "object",
+    "name",
+    "pid",
+    "runtime",
+    "of",
+    "events",
+    "place",
+];
+
+/// Returns the first line of a CSV file of events.
+pub fn csv_head() -> String {
+    // The kind of an area is not the kind of its event.
+    let fields = FIELDS.map(|name| if name == "kind" { "area" } else { name });
+    let names = ["number", "ms", "cpu", "task", "kind"].into_iter().chain(fields);
+    names.map(|name| name.replace('-', "_")).collect::<Vec<_>>().join(",")
+}
+
+impl Line<'_> {
+    /// Returns the event as a line of a CSV file. Fields that it does not have are empty.
+    pub fn csv(&self) -> String {
+        let Event { task, cpu, kind } = self.event;
+        let ms = self.time.map_or(String::new(), |micros| format!("{}.{:03}", micros / 1000, micros % 1000));
+        let mut cells: [String; FIELDS.len()] = std::array::from_fn(|_| String::new());
+        // The closure writes to strings, which take everything.
+        let _ = fields(kind, self.symbols, &mut |name, value| {
+            let at = FIELDS.iter().position(|field| *field == name);
+            debug_assert!(at.is_some(), "{name} has a column");
+            if let Some(cell) = at.and_then(|at| cells.get_mut(at)) {
+                *cell = match value {
+                    Value::Own(value) => {
+                        Some(value.to_string()).filter(|text| text != "-").unwrap_or_default()
+                    }
+                    Value::Foreign(text) => text.to_owned(),
+                };
+            }
+            Ok(())
+        });
+        let cells = cells.map(|cell| csv::foreign(&cell)).join(",");
+        format!("{},{ms},{cpu},{task},{},{cells}", self.number, kind_name(&kind))
+    }
+}
+
+fn fields(kind: Kind, symbols: &Symbols, put: &mut Put<'_>) -> fmt::Result {
+    fn range(put: &mut Put<'_>, start: u64, pages: u64) -> fmt::Result {
+        put("start", Value::Own(&format_args!("{start:#x}")))?;
+        put("pages", Value::Own(&pages))
+    }
     match kind {
-        Kind::Fault { page, flags } => write!(f, " page={page:#x} flags={}", fault_flags(flags)),
+        Kind::Fault { page, flags } => {
+            put("page", Value::Own(&format_args!("{page:#x}")))?;
+            put("flags", Value::Own(&fault_flags(flags)))
+        }
         Kind::Clone { child, kind } => {
             let how = match kind {
                 CloneKind::Fork => "fork",
                 CloneKind::Vfork => "vfork",
                 CloneKind::Share => "share",
             };
-            write!(f, " child={child} how={how}")
+            put("child", Value::Own(&child))?;
+            put("how", Value::Own(&how))
         }
-        Kind::Exec { stack_end, arg_pages } => write!(f, " stack-end={stack_end:#x} arg-pages={arg_pages}"),
+        Kind::Exec { stack_end, arg_pages } => {
+            put("stack-end", Value::Own(&format_args!("{stack_end:#x}")))?;
+            put("arg-pages", Value::Own(&arg_pages))
+        }
         Kind::Area { start, pages, prot: p, kind } => {
-            range(f, start, pages)?;
+            range(put, start, pages)?;
             let kind = match kind {
                 AreaKind::File => "file",
                 AreaKind::Anon => "anon",
                 AreaKind::Stack => "stack",
                 AreaKind::Special => "special",
             };
-            write!(f, " prot={} kind={kind}", prot(p))
+            put("prot", Value::Own(&prot(p)))?;
+            put("kind", Value::Own(&kind))
         }
-        Kind::Exit { last } => write!(f, " last={last}"),
+        Kind::Exit { last } => put("last", Value::Own(&last)),
         Kind::Mmap { start, pages, prot: p, flags } => {
-            range(f, start, pages)?;
-            write!(f, " prot={} flags={}", prot(p), map_flags(flags))
+            range(put, start, pages)?;
+            put("prot", Value::Own(&prot(p)))?;
+            put("flags", Value::Own(&map_flags(flags)))
         }
-        Kind::Munmap { start, pages } => range(f, start, pages),
-        Kind::Brk { end } => write!(f, " end={end:#x}"),
+        Kind::Munmap { start, pages } => range(put, start, pages),
+        Kind::Brk { end } => put("end", Value::Own(&format_args!("{end:#x}"))),
         Kind::Mremap { from, old_pages, to, new_pages, keep } => {
-            write!(f, " from={from:#x} old-pages={old_pages} to={to:#x} new-pages={new_pages} keep={keep}")
+            put("from", Value::Own(&format_args!("{from:#x}")))?;
+            put("old-pages", Value::Own(&old_pages))?;
+            put("to", Value::Own(&format_args!("{to:#x}")))?;
+            put("new-pages", Value::Own(&new_pages))?;
+            put("keep", Value::Own(&keep))
         }
         Kind::Mprotect { start, pages, prot: p } => {
-            range(f, start, pages)?;
-            write!(f, " prot={}", prot(p))
+            range(put, start, pages)?;
+            put("prot", Value::Own(&prot(p)))
         }
         Kind::Madvise { start, pages, advice } => {
-            range(f, start, pages)?;
-            write!(f, " advice={advice}")
+            range(put, start, pages)?;
+            put("advice", Value::Own(&advice))
         }
-        Kind::TlbFlush { pages, reason } => write!(f, " pages={pages} reason={reason}"),
+        Kind::TlbFlush { pages, reason } => {
+            put("pages", Value::Own(&pages))?;
+            put("reason", Value::Own(&reason))
+        }
         Kind::Idle => Ok(()),
         Kind::Truth { tables, at } => {
             let at = match at {
                 Sampled::Exit => "exit",
                 Sampled::Exec => "exec",
             };
-            write!(f, " tables={tables} at={at}")
+            put("tables", Value::Own(&tables))?;
+            put("at", Value::Own(&at))
         }
         Kind::Lock { start, pages, how } => {
-            range(f, start, pages)?;
-            write!(f, " how={}", locking(how))
+            range(put, start, pages)?;
+            put("how", Value::Own(&locking(how)))
         }
-        Kind::LockAll { how } => write!(f, " how={}", locking(how)),
-        Kind::StackLimit { pages } => write!(f, " pages={pages}"),
-        Kind::Name(name) => write!(f, " name={:?}", name.as_str()),
-        Kind::Pid(pid) => write!(f, " pid={pid}"),
+        Kind::LockAll { how } => put("how", Value::Own(&locking(how))),
+        Kind::StackLimit { pages } => put("pages", Value::Own(&pages)),
+        Kind::Name(name) => put("name", Value::Foreign(name.as_str())),
+        Kind::Pid(pid) => put("pid", Value::Own(&pid)),
         Kind::Touched { start, pages, flags } => {
-            range(f, start, pages)?;
-            write!(f, " flags={}", fault_flags(flags))
+            range(put, start, pages)?;
+            put("flags", Value::Own(&fault_flags(flags)))
         }
         Kind::Failed { errno, call } => {
             let (start, pages) = call.range();
             match call {
-                FailedCall::Mprotect { prot: p, .. } => write!(f, " call=mprotect prot={}", prot(p))?,
-                FailedCall::Madvise { advice, .. } => write!(f, " call=madvise advice={advice}")?,
-                FailedCall::Lock { how, .. } => write!(f, " call=lock how={}", locking(how))?,
-                FailedCall::Mremap { to, keep, .. } => write!(f, " call=mremap to={to:#x} keep={keep}")?,
+                FailedCall::Mprotect { prot: p, .. } => {
+                    put("call", Value::Own(&"mprotect"))?;
+                    put("prot", Value::Own(&prot(p)))?;
+                }
+                FailedCall::Madvise { advice, .. } => {
+                    put("call", Value::Own(&"madvise"))?;
+                    put("advice", Value::Own(&advice))?;
+                }
+                FailedCall::Lock { how, .. } => {
+                    put("call", Value::Own(&"lock"))?;
+                    put("how", Value::Own(&locking(how)))?;
+                }
+                FailedCall::Mremap { to, keep, .. } => {
+                    put("call", Value::Own(&"mremap"))?;
+                    put("to", Value::Own(&format_args!("{to:#x}")))?;
+                    put("keep", Value::Own(&keep))?;
+                }
             }
-            range(f, start, pages)?;
-            write!(f, " errno={errno}")
+            range(put, start, pages)?;
+            put("errno", Value::Own(&errno))
         }
-        Kind::Note(note) => note_fields(f, note, symbols),
+        Kind::Note(note) => note_fields(note, symbols, put),
     }
 }
 
-fn note_fields(f: &mut Formatter<'_>, note: Note, symbols: &Symbols) -> fmt::Result {
+fn note_fields(note: Note, symbols: &Symbols, put: &mut Put<'_>) -> fmt::Result {
     match note {
-        Note::Took { call, nanos, away } => write!(f, " call={} ns={nanos} away-ns={away}", call.name()),
-        Note::Used { user, system, minor, major, waits, preempted } => write!(
-            f,
-            " user-us={user} system-us={system} minor={minor} major={major} waits={waits} preempted={preempted}"
-        ),
-        Note::Mapped { start, pages, object, name } => {
-            write!(f, " start={start:#x} pages={pages} object={}", object.name().replace(' ', "-"))?;
-            name.map_or(Ok(()), |name| write!(f, " name={:?}", symbols.text(name)))
+        Note::Took { call, nanos, away } => {
+            put("call", Value::Own(&call.name()))?;
+            put("ns", Value::Own(&nanos))?;
+            put("away-ns", Value::Own(&away))
         }
-        Note::Runtime(runtime) => write!(f, " runtime={}", runtime.name()),
+        Note::Used { user, system, minor, major, waits, preempted } => {
+            put("user-us", Value::Own(&user))?;
+            put("system-us", Value::Own(&system))?;
+            put("minor", Value::Own(&minor))?;
+            put("major", Value::Own(&major))?;
+            put("waits", Value::Own(&waits))?;
+            put("preempted", Value::Own(&preempted))
+        }
+        Note::Mapped { start, pages, object, name } => {
+            put("start", Value::Own(&format_args!("{start:#x}")))?;
+            put("pages", Value::Own(&pages))?;
+            put("object", Value::Own(&object.name().replace(' ', "-")))?;
+            name.map_or(Ok(()), |name| put("name", Value::Foreign(symbols.text(name))))
+        }
+        Note::Runtime(runtime) => put("runtime", Value::Own(&runtime.name())),
         Note::Caller { cause, page, events, place } => {
             let of = match cause {
                 Cause::Fault => "fault",
                 Cause::Call(call) => call.name(),
             };
-            write!(f, " of={of} page={page:#x} events={events} place=")?;
-            let Some(place) = place else { return f.write_str("-") };
-            for (at, place) in symbols.callers(place).enumerate() {
-                f.write_str(if at == 0 { "" } else { "<-" })?;
-                place_of(f, &place, symbols)?;
-            }
-            Ok(())
+            put("of", Value::Own(&of))?;
+            put("page", Value::Own(&format_args!("{page:#x}")))?;
+            put("events", Value::Own(&events))?;
+            let Some(place) = place else { return put("place", Value::Own(&"-")) };
+            put("place", Value::Own(&Stack { place, symbols }))
         }
-        Note::StopCost { nanos } => write!(f, " ns={nanos}"),
+        Note::StopCost { nanos } => put("ns", Value::Own(&nanos)),
+    }
+}
+
+/// A place and the calls that led there, in one word.
+struct Stack<'a> {
+    place: PlaceId,
+    symbols: &'a Symbols,
+}
+
+impl Display for Stack<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (at, place) in self.symbols.callers(self.place).enumerate() {
+            f.write_str(if at == 0 { "" } else { "<-" })?;
+            place_of(f, &place, self.symbols)?;
+        }
+        Ok(())
     }
 }
 
@@ -276,6 +423,20 @@ mod tests {
             line(None, Kind::Mmap { start: 16, pages: 2, prot: Prot(0), flags }),
             "5 - cpu=1 task=7 mmap start=0x10 pages=2 prot=- flags=anon,fixed"
         );
+        let csv = |kind| {
+            let line =
+                Line { number: 5, time: None, event: Event { task: 7, cpu: 1, kind }, symbols: &symbols };
+            line.csv()
+        };
+        let columns = csv_head().split(',').count();
+        let name = Kind::Name(ptarmigan_trace::Name::new("=1+1,\"x\""));
+        assert!(csv(name).contains(",\"'=1+1,\"\"x\"\"\","), "{}", csv(name));
+        let flags = MapFlags(MapFlags::ANON | MapFlags::FIXED);
+        let mapped = csv(Kind::Mmap { start: 16, pages: 2, prot: Prot(0), flags });
+        assert!(mapped.starts_with("5,,1,7,mmap,,0x10,2,\"anon,fixed\",,"), "{mapped}");
+        assert_eq!(mapped.split(',').count(), columns + 1, "one cell has a comma: {mapped}");
+        let area = Kind::Area { start: 1, pages: 2, prot: Prot(1), kind: AreaKind::File };
+        assert_eq!(line(None, area), "5 - cpu=1 task=7 area start=0x1 pages=2 prot=read kind=file");
         let call = FailedCall::Madvise { start: 1, pages: 2, advice: 4 };
         assert_eq!(
             line(None, Kind::Failed { errno: 12, call }),

@@ -16,6 +16,9 @@ use std::process::ExitCode;
 
 pub use count::{AtStops, FaultStats, Inspection, Running, TouchedRegions, VmPteStats, report};
 
+/// The number of the document's form.
+const SCHEMA: u32 = 2;
+
 /// Show what a trace contains.
 #[derive(clap::Args, Debug)]
 pub struct InspectArgs {
@@ -33,6 +36,9 @@ pub struct InspectArgs {
     /// page numbers.
     #[arg(long, conflicts_with = "json", help_heading = "Events")]
     events: bool,
+    /// Print the events as CSV: a column for each field, empty where an event does not have it.
+    #[arg(long, requires = "events", help_heading = "Events")]
+    csv: bool,
     /// Only events of these tasks.
     #[arg(long, value_delimiter = ',', value_name = "N,...", requires = "events", help_heading = "Events")]
     task: Vec<u32>,
@@ -60,10 +66,14 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     }
     let report = report(&args.file).map_err(|e| problem(args, &e))?;
     if args.json {
-        print::stdout(&Document::new(&report).pretty().context("report")?)?;
+        print::stdout(&Document::with_schema(SCHEMA, &report).pretty().context("report")?)?;
     } else {
         let width = ptarmigan_bench::term::narrow().unwrap_or(text::COLUMNS);
-        print::stdout(&(text::table(&report, width) + &work::tables(&report.work, width)))?;
+        print::stdout(
+            &(text::table(&report, width)
+                + &work::requests(report.flushes.as_ref(), width)
+                + &work::tables(&report.work, width)),
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -85,7 +95,7 @@ fn print_events(args: &InspectArgs) -> Result<(), Failure> {
         return Err(Failure::new(format!("{name}: no task {absent}; its tasks are 0 to {last}")));
     }
     let mut reader = file.events().map_err(|e| problem(args, &e))?;
-    let mut text = String::new();
+    let mut text = if args.csv { events::csv_head() + "\n" } else { String::new() };
     let mut number = 0;
     while let Some(event) = reader.next() {
         let event = event.map_err(|e| problem(args, &e))?;
@@ -93,8 +103,9 @@ fn print_events(args: &InspectArgs) -> Result<(), Failure> {
             && (args.kind.is_empty() || args.kind.iter().any(|kind| kind == events::kind_name(&event.kind)));
         if wanted {
             let time = (reader.header().version() > 1).then(|| reader.time());
+            let line = events::Line { number, time, event, symbols: reader.symbols() };
             // A `String` takes everything.
-            let _ = writeln!(text, "{}", events::Line { number, time, event, symbols: reader.symbols() });
+            let _ = if args.csv { writeln!(text, "{}", line.csv()) } else { writeln!(text, "{line}") };
         }
         if text.len() >= 1 << 16 {
             print::stdout(&text)?;

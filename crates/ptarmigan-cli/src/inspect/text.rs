@@ -1,5 +1,6 @@
 //! Prints the contents of a trace as text.
 use super::count::Inspection;
+use ptarmigan_replay::flushes::LinuxFlushes;
 use ptarmigan_replay::terminal::words::{count, several, several_were};
 use std::fmt::Write;
 
@@ -128,6 +129,9 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     t.add("events", &format!("{}, lost {}", count(r.events), count(r.lost)));
     let kinds = r.by_kind.iter().filter(|(_, n)| **n > 0);
     t.cells(&kinds.map(|(name, n)| format!("{name:<11} {}", count(*n))).collect::<Vec<_>>());
+    if let Some(flushes) = &r.flushes {
+        add_flushes(&mut t, flushes);
+    }
     if !r.advice.is_empty() {
         let advice: Vec<String> =
             r.advice.iter().map(|(a, n)| format!("{}{STAYS}{}", advice_name(*a), count(*n))).collect();
@@ -143,6 +147,23 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         ),
     );
     t.text
+}
+
+/// Adds Linux's flushes, and the requests between CPUs.
+fn add_flushes(t: &mut Lines, flushes: &LinuxFlushes) {
+    let LinuxFlushes { carried_out, requested, for_others, wrong_cpu, at_switches, .. } = flushes;
+    if carried_out.total() + requested.total() + for_others.total() + wrong_cpu + at_switches > 0 {
+        let [page, range, full] = carried_out.by_size().map(count);
+        let carried_out = count(carried_out.total());
+        t.add("flushes", &format!("{carried_out} ({page} of one page, {range} of a range, {full} full)"));
+        let (for_others, wrong_cpu) = (count(for_others.total()), count(*wrong_cpu));
+        let requested = several(requested.total(), "request");
+        t.add(
+            "",
+            &format!("{requested} to other CPUs, {for_others} for others, {wrong_cpu} to the wrong CPU"),
+        );
+    }
+    flushes.remarks().iter().for_each(|remark| t.add("", remark));
 }
 
 fn give(events: u64) -> String {

@@ -1,5 +1,6 @@
 //! Prints the work of a recording by mapping and by function.
 use crate::rows;
+use ptarmigan_replay::flushes::{LinuxFlushes, ProgramRequests};
 use ptarmigan_replay::{FunctionWork, MappingWork, Work};
 use std::fmt::Write;
 
@@ -13,7 +14,7 @@ const NARROW: usize = 60;
 pub(super) fn tables(work: &Work, width: usize) -> String {
     let mut text = String::new();
     let rows: Vec<Row> = work.mappings.iter().take(TOP).map(mapping).collect();
-    let head = ["    faults   share  tables", "address         program: mapping"].map(str::to_owned);
+    let head = ["    faults   share", "address         program: mapping"].map(str::to_owned);
     table(&mut text, "faults by mapping", &head, &rows, work.mappings.len(), width);
     for functions in rows::functions(work) {
         let timed = functions.is_timed();
@@ -23,6 +24,22 @@ pub(super) fn tables(work: &Work, width: usize) -> String {
         let lines: Vec<Row> = rows.iter().take(TOP).map(|row| function(row, timed)).collect();
         table(&mut text, functions.title, &head, &lines, rows.len(), width);
     }
+    text
+}
+
+/// Formats the table of requests between CPUs, with lines of at most `width` columns.
+pub(super) fn requests(flushes: Option<&LinuxFlushes>, width: usize) -> String {
+    let mut text = String::new();
+    let requests = flushes.map_or(&[][..], |flushes| &flushes.requests);
+    let all: u64 = requests.iter().map(|row| row.requested.total()).sum();
+    let row = |row: &ProgramRequests| {
+        let requests = row.requested.total();
+        let share = 100.0 * requests as f64 / all.max(1) as f64;
+        [format!("{requests:>10} {share:>5.1} %"), format!("{}: {}", row.program, row.cause.name())]
+    };
+    let rows: Vec<Row> = requests.iter().take(TOP).map(row).collect();
+    let head = ["  requests   share", "program: cause"].map(str::to_owned);
+    table(&mut text, "requests between CPUs", &head, &rows, requests.len(), width);
     text
 }
 
@@ -53,7 +70,7 @@ fn cut(line: &str, width: usize) -> String {
 
 fn mapping(row: &MappingWork) -> Row {
     [
-        format!("{:>10} {:>5.1} %  {:>6}", row.faults, 100.0 * row.share, row.tables),
+        format!("{:>10} {:>5.1} %", row.faults, 100.0 * row.share),
         format!("{:<14}  {}", rows::address(row), rows::mapping(row)),
     ]
 }

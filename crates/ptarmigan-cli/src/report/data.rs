@@ -1,12 +1,13 @@
 //! The data behind the pictures, as CSV and as JSON.
 use super::collect::Figures;
 use super::timeline;
-use ptarmigan_replay::{Context, Failure};
+use crate::csv;
+use ptarmigan_replay::{Cause, Context, Failure, Flushes};
 use serde_json::{Map, Value, json};
 
 /// The number of the form that the JSON documents have. It changes when a field goes or means
 /// something else.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// The data behind one picture.
 struct Table {
@@ -35,7 +36,7 @@ impl Rows<'_> {
 /// The columns that all tables have: the number of the trace and its name.
 const COMMON: [&str; 2] = ["trace", "name"];
 
-const TABLES: [Table; 12] = [
+const TABLES: [Table; 14] = [
     Table { name: "live-by-level", columns: &["at", "unit", "level", "tables"], rows: live_by_level },
     Table { name: "live-by-program", columns: &["at", "unit", "program", "tables"], rows: live_by_program },
     Table { name: "fullness", columns: &["from", "to", "most", "when_taken"], rows: fullness },
@@ -67,6 +68,12 @@ const TABLES: [Table; 12] = [
     },
     Table { name: "kept", columns: &["at", "unit", "policy", "historic_lists", "bytes"], rows: kept },
     Table { name: "flushes", columns: &["at", "unit", "by", "size", "flushes"], rows: flushes },
+    Table {
+        name: "flushes-by-cause",
+        columns: &["by", "what", "cause", "page", "range", "full"],
+        rows: flushes_by_cause,
+    },
+    Table { name: "requests", columns: &["program", "cause", "page", "range", "full"], rows: requests },
     Table {
         name: "where",
         columns: &[
@@ -178,12 +185,33 @@ fn kept(one: &Figures, rows: &mut Rows<'_>) {
 
 fn flushes(one: &Figures, rows: &mut Rows<'_>) {
     for point in &one.flushes.points {
-        let linux = one.flushes.linux.map(|_| ("linux", point.linux));
+        let linux = one.flushes.linux.as_ref().map(|_| ("linux", point.linux));
         for (by, sizes) in [("library", point.ours)].into_iter().chain(linux) {
             for (size, n) in ["page", "range", "full"].into_iter().zip(sizes) {
                 rows.add(vec![json!(point.at), json!(rows.unit), json!(by), json!(size), json!(n)]);
             }
         }
+    }
+}
+
+fn flushes_by_cause(one: &Figures, rows: &mut Rows<'_>) {
+    let mut add = |by: &str, what: &str, cause: Cause, flushes: Flushes| {
+        let [page, range, full] = flushes.by_size();
+        rows.add(vec![json!(by), json!(what), json!(cause), json!(page), json!(range), json!(full)]);
+    };
+    for row in &one.flushes.ours_by_cause.by_cause {
+        add("library", "carried out", row.cause, row.flushes);
+    }
+    for row in one.flushes.linux.iter().flat_map(|linux| &linux.by_cause) {
+        add("linux", "carried out", row.cause, row.carried_out);
+        add("linux", "requested", row.cause, row.requested);
+    }
+}
+
+fn requests(one: &Figures, rows: &mut Rows<'_>) {
+    for row in one.flushes.linux.iter().flat_map(|linux| &linux.requests) {
+        let [page, range, full] = row.requested.by_size();
+        rows.add(vec![json!(row.program), json!(row.cause), json!(page), json!(range), json!(full)]);
     }
 }
 
@@ -296,7 +324,7 @@ impl Table {
 }
 
 /// Returns the data of one name as CSV, or `None` if there is no such data.
-pub(super) fn csv(name: &str, all: &[Figures]) -> Option<String> {
+pub(super) fn table_of(name: &str, all: &[Figures]) -> Option<String> {
     Some(TABLES.iter().find(|table| table.name == name)?.csv(all))
 }
 
@@ -304,17 +332,8 @@ pub(super) fn csv(name: &str, all: &[Figures]) -> Option<String> {
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => quoted(text),
+        Value::String(text) => csv::foreign(text),
         other => other.to_string(),
-    }
-}
-
-/// Formats text for a CSV file, in quotes if it needs them (RFC 4180).
-pub(super) fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
     }
 }
 

@@ -128,6 +128,54 @@ fn everything_that_a_trace_may_have_fits_80_columns() {
 }
 
 #[test]
+fn flushes_and_requests_are_told_apart_and_an_unknown_reason_is_named() {
+    let mut w =
+        Writer::new(Vec::new(), &Header::new("flushes", 2, Method::Synthetic), 3).expect("a good header");
+    let mut event = |kind| w.event(&Event { task: 0, cpu: 0, kind }).expect("a good event");
+    let written = FaultFlags(FaultFlags::USER | FaultFlags::WRITE | FaultFlags::PRESENT);
+    event(Kind::Fault { page: 1, flags: written });
+    for (reason, pages) in [(4, 1), (3, 1), (0, 0), (1, 7), (5, 0), (5, 0), (77, 1)] {
+        event(Kind::TlbFlush { pages, reason });
+    }
+    event(Kind::Exit { last: true });
+    let trace = w.finish(0).expect("memory takes everything").0;
+    let out = inspect("flushes", &trace, &[]).good();
+    for line in [
+        "flushes      1 (1 of one page, 0 of a range, 0 full)",
+        "             1 request to other CPUs, 1 for others, 2 to the wrong CPU",
+        "             flushes for reason 77, which is not known: 1 event left out",
+        "         1 100.0 %  (start): fault",
+    ] {
+        assert!(out.lines().any(|l| l.starts_with(line)), "{line}: {out}");
+    }
+    assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
+    let flushes = &inspect("flushes-json", &trace, &["--json"]).json()["flushes"];
+    assert_eq!(flushes["unknown"]["77"], 1, "{flushes}");
+    assert_eq!(flushes["requests"][0]["cause"], "fault", "{flushes}");
+    assert!(inspect("none", &trace_without_flushes(), &["--json"]).json()["flushes"].is_null());
+}
+
+/// Returns a trace of a method that sees no flushes.
+fn trace_without_flushes() -> Vec<u8> {
+    let mut header = Header::new("none", 1, Method::Perf);
+    header.unseen = ptarmigan_trace::Unseen(ptarmigan_trace::Unseen::TLB_FLUSHES);
+    let w = Writer::new(Vec::new(), &header, 3).expect("a good header");
+    w.finish(0).expect("memory takes everything").0
+}
+
+#[test]
+fn events_are_a_table_for_a_data_frame() {
+    let out = inspect("csv", &trace(), &["--events", "--csv"]).good();
+    let mut lines = out.lines();
+    let columns = lines.next().expect("a head").split(',').count();
+    // Commas between quotes are no borders.
+    let cells =
+        |line: &str| line.split('"').step_by(2).map(|part| part.matches(',').count()).sum::<usize>() + 1;
+    assert!(lines.clone().count() == 9 && lines.all(|line| cells(line) == columns), "{out}");
+    assert_eq!(inspect("csv-alone", &trace(), &["--csv"]).status, Some(2));
+}
+
+#[test]
 fn wrong_usage() {
     assert_eq!(ptarmigan(&["inspect"]).status, Some(2));
 }

@@ -30,6 +30,9 @@ pub struct BaselineArgs {
     /// The options of the run that figures depend on, as given.
     #[arg(skip)]
     pub settings: BTreeMap<String, String>,
+    /// All options of the run, as given.
+    #[arg(skip)]
+    pub options: BTreeMap<String, String>,
 }
 
 /// Options that change no figure, or only which figures there are.
@@ -52,12 +55,25 @@ const FREE: [&str; 16] = [
     "help",
 ];
 
+/// Arguments that are no option of a run: its input, and the form and the place of its output.
+const OUTSIDE: [&str; 5] = ["save", "compare", "json", "traces", "help"];
+
 /// Returns the options of `command` that its figures depend on, defaults included.
 pub fn settings(command: &clap::Command, matches: &clap::ArgMatches) -> BTreeMap<String, String> {
+    given(command, matches, &FREE)
+}
+
+/// Returns all options of `command`, defaults included.
+pub fn options(command: &clap::Command, matches: &clap::ArgMatches) -> BTreeMap<String, String> {
+    given(command, matches, &OUTSIDE)
+}
+
+/// Returns the options of `command` but for some.
+fn given(command: &clap::Command, matches: &clap::ArgMatches, but: &[&str]) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     for argument in command.get_arguments() {
         let (id, name) = (argument.get_id().as_str(), argument.get_long().unwrap_or_default());
-        if !FREE.contains(&id)
+        if !but.contains(&id)
             && let Ok(Some(values)) = matches.try_get_raw(id)
         {
             let values: Vec<_> = values.map(|value| value.to_string_lossy().into_owned()).collect();

@@ -54,13 +54,17 @@ pub struct TimeMark {
 /// Times that are closer together than this, in microseconds, share a mark.
 const APART: u64 = 16;
 
-/// A flush by Linux.
+/// An event of Linux's tracepoint for flushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinuxFlush {
     /// The number of steps before it.
     pub step: u32,
-    /// 0 for one page, 1 for a range, 2 for all; `None` for a flush that is no shootdown.
-    pub size: Option<u8>,
+    /// The task.
+    pub task: u32,
+    /// The pages, 0 for all.
+    pub pages: u64,
+    /// The reason, in Linux's numbering.
+    pub reason: u8,
 }
 
 /// A time of a call, or of a process.
@@ -106,9 +110,7 @@ pub struct Trace {
     pub locks: bool,
     /// Whether areas have huge pages only (`MAP_HUGETLB`).
     pub huge_only: bool,
-    /// Flushes by Linux, for comparison: of one page, of a range, full.
-    pub linux_flushes: [u64; 3],
-    /// The same, one by one, with those that are not compared.
+    /// Flushes by Linux and requests for them, for comparison. They are not among the steps.
     pub flush_marks: Vec<LinuxFlush>,
     /// The times of the recording, if it has any.
     pub times: Vec<TimeMark>,
@@ -143,9 +145,6 @@ fn locks(kind: &Kind) -> bool {
         _ => false,
     }
 }
-
-/// First reason of `enum tlb_flush_reason` that is a shootdown: local, then requests to other CPUs.
-const SHOOTDOWN_LOCAL: u8 = 3;
 
 impl Trace {
     /// Reads a trace from a file.
@@ -224,7 +223,6 @@ impl Trace {
             },
             locks: false,
             huge_only: false,
-            linux_flushes: [0; 3],
             flush_marks: Vec::new(),
             times: Vec::new(),
             account: Account::new(),
@@ -299,17 +297,9 @@ impl Trace {
                 self.timings.push(Timing { step: self.steps.len() as u32, task, note });
                 return;
             }
+            // Linux's flushes are compared, not replayed.
             Kind::TlbFlush { pages, reason } => {
-                // Linux's flushes are compared, not replayed.
-                let size = (reason >= SHOOTDOWN_LOCAL).then_some(match pages {
-                    1 => 0,
-                    0 => 2,
-                    _ => 1,
-                });
-                if let Some(size) = size {
-                    self.linux_flushes[usize::from(size)] += 1;
-                }
-                self.flush_marks.push(LinuxFlush { step: self.steps.len() as u32, size });
+                self.flush_marks.push(LinuxFlush { step: self.steps.len() as u32, task, pages, reason });
                 return;
             }
             kind => {

@@ -4,10 +4,11 @@
 //! A table's entries are counted before each operation that may take some of them, and at no other
 //! time: between two such operations entries only come. So the largest of these counts is the most
 //! that the table ever held, and the last one is its number of entries at the end.
+use crate::causes::START;
+use crate::flushes::{Flushes, FlushesByCause};
 use crate::input::schedule::Op;
 use crate::input::trace::Trace;
 use crate::linux::PAGE;
-use crate::linux::is_found;
 use crate::workers::look::{Look, When};
 use crate::workers::watch::Watch;
 use ptarmigan::addr::{PhysAddr, VirtRange};
@@ -15,7 +16,6 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Policy};
-use ptarmigan::tlb::FlushCounts;
 use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -34,9 +34,6 @@ pub struct Life {
     /// The entries that it held when it went, if it is a leaf table.
     pub last: u16,
 }
-
-/// The operation to which the tables of the first space belong, which is there before any.
-pub const START: u32 = u32::MAX;
 
 /// All lives of a pass.
 #[derive(Default)]
@@ -147,8 +144,8 @@ unsafe impl<P: Policy> Layer<P> for Lives<'_> {
 pub struct FlushSample {
     /// Number of operations done.
     pub ops: u32,
-    /// Flushes of one page, of a range, and full.
-    pub flushes: [u64; 3],
+    /// All flushes so far.
+    pub flushes: Flushes,
 }
 
 /// The observer of the worker: tells [`Lives`] which operation is being executed, and counts
@@ -160,34 +157,17 @@ pub struct LifeWatch<'a> {
     pub trace: &'a Trace,
     /// Numbers of operations after which flushes are counted, in order.
     pub samples_at: &'a [u32],
-    /// Returns the number of flushes so far.
-    pub flushes: Box<dyn Fn() -> FlushCounts + Send + 'a>,
+    /// The flushes so far, by cause.
+    pub flushes: FlushesByCause<'a>,
     /// The samples so far.
     pub samples: Vec<FlushSample>,
-    /// The operations.
-    pub ops: &'a [Op],
-    /// Flushes for pages that were found at stops.
-    pub found: u64,
-    /// All flushes before such an operation.
-    pub before: u64,
 }
 
 impl LifeWatch<'_> {
     #[cold]
     fn sample(&mut self, ops: u32) {
-        let flushes = self.by_size();
+        let flushes = self.flushes.so_far();
         self.samples.push(FlushSample { ops, flushes });
-    }
-
-    fn by_size(&self) -> [u64; 3] {
-        let FlushCounts { page, range, full, .. } = (self.flushes)();
-        [page as u64, range as u64, full as u64]
-    }
-
-    /// Whether an operation corrects the replay by pages that were found at a stop.
-    fn corrects(&self, op: &Op) -> bool {
-        let Op::Call { rare, .. } = *op else { return false };
-        matches!(self.trace.rare.get(rare as usize), Some(Kind::Touched { flags, .. }) if is_found(*flags))
     }
 }
 
@@ -203,9 +183,6 @@ impl Watch for LifeWatch<'_> {
 
     fn look(&mut self, op: &Op, _: When, space: &dyn Look) {
         const ALL: VirtRange = VirtRange { start: 0, end: u64::MAX };
-        if self.corrects(op) {
-            self.before = self.by_size().iter().sum();
-        }
         let (rare, all) = match *op {
             Op::Exec { last, .. } | Op::Exit { last, .. } => (None, last),
             Op::Call { rare, .. } => (self.trace.rare.get(rare as usize), false),
@@ -257,9 +234,7 @@ impl Watch for LifeWatch<'_> {
     fn done(&mut self, at: usize) {
         let next = at as u32 + 1;
         self.lives.now.store(next, Relaxed);
-        if self.ops.get(at).is_some_and(|op| self.corrects(op)) {
-            self.found += self.by_size().iter().sum::<u64>() - self.before;
-        }
+        self.flushes.done(at);
         if self.samples_at.get(self.samples.len()) == Some(&next) {
             self.sample(next);
         }

@@ -1,6 +1,7 @@
 //! Maps the steps of a trace to the axis of a picture: by time, or by number of events for a trace
 //! without times.
 use crate::input::trace::Trace;
+use ptarmigan_trace::FlushEvent;
 
 /// The axis of a trace.
 #[derive(Clone, Copy)]
@@ -34,12 +35,12 @@ impl<'a> Axis<'a> {
         u64::from(step) + flush_marks.partition_point(|flush| flush.step <= step) as u64
     }
 
-    /// Returns the places of Linux's flushes, each with its size: 0 for one page, 1 for a range, 2
-    /// for all. Without those that are no shootdown.
-    pub fn linux_flushes(self) -> impl Iterator<Item = (u64, u8)> {
+    /// Returns the places of the flushes that Linux carried out for its own CPU, each with its
+    /// pages: 0 for all.
+    pub fn linux_flushes(self) -> impl Iterator<Item = (u64, u64)> {
         self.0.flush_marks.iter().enumerate().filter_map(move |(n, flush)| {
             let at = if self.is_time() { self.at(flush.step) } else { u64::from(flush.step) + n as u64 };
-            Some((at, flush.size?))
+            (FlushEvent::of(flush.reason) == Some(FlushEvent::CarriedOut)).then_some((at, flush.pages))
         })
     }
 
@@ -85,7 +86,7 @@ mod tests {
         let axis = Axis::of(&trace);
         assert_eq!((axis.is_time(), axis.end()), (false, 6));
         assert_eq!([0, 1, 2, 3].map(|step| axis.at(step)), [0, 2, 4, 5]);
-        assert_eq!(axis.linux_flushes().collect::<Vec<_>>(), [(3, 0)], "reason 0 is no shootdown");
+        assert_eq!(axis.linux_flushes().collect::<Vec<_>>(), [(3, 1)], "reason 0 is a switch");
         assert_eq!(axis.cut(&[0, 1, 2, 3], 2), [2, 4]);
         assert_eq!(axis.cut(&[0, 1, 2, 3], 100), [1, 1, 2, 2, 3, 4], "an event is in one part");
     }
@@ -101,8 +102,8 @@ mod tests {
             places.is_sorted() && places[1].abs_diff(50) <= 16 && places[3].abs_diff(100) <= 16,
             "{places:?}"
         );
-        let flushes: Vec<(u64, u8)> = axis.linux_flushes().collect();
-        assert!(matches!(flushes[..], [(at, 0)] if at.abs_diff(60) <= 40), "{flushes:?}");
+        let flushes: Vec<(u64, u64)> = axis.linux_flushes().collect();
+        assert!(matches!(flushes[..], [(at, 1)] if at.abs_diff(60) <= 40), "{flushes:?}");
         let cut = axis.cut(&[0, 1, 2, 3], 2);
         assert_eq!((cut[0], cut[1]), (1 + u32::from(places[1] < axis.end() / 2), 4));
     }

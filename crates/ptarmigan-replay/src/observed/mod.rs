@@ -8,20 +8,20 @@
 //!    policies get the same calls: the tables of a trace do not depend on where their pages come
 //!    from. So counts are those of a whole replay on that policy.
 mod axis;
-mod causes;
 mod mappings;
 mod programs;
 mod repeat;
 mod work;
 
 pub use axis::Axis;
-pub use causes::Cause;
 pub use mappings::{Mapping, MappingKind, MappingTracker, PageAt, SpaceMap};
 pub use programs::{Programs, RecordedProgram};
 pub use repeat::PolicyRun;
 pub use work::{FunctionWork, MappingWork, Work, WorkSurvey};
 
+use super::causes::{self, Cause};
 use super::counted::{CountedMachine, CountedRun};
+use super::flushes::{Flushes, FlushesByCause, LibraryFlushes};
 use super::input::schedule::Op;
 use super::input::trace::Trace;
 use super::instruments::lives::{FlushSample, Life, LifeWatch, Lives};
@@ -29,7 +29,7 @@ use super::instruments::measured::Measured;
 use super::instruments::stream::Stream;
 use super::linux::HugeFaults;
 use super::platform::RecordedX86;
-use super::report::{Flushes, TruthReport};
+use super::report::TruthReport;
 use super::setup::{Setup, SoloTrace};
 use super::workers::look::SpaceLook;
 use crate::error::{Context, Failure};
@@ -60,8 +60,8 @@ pub struct Observation {
     pub samples: Vec<FlushSample>,
     /// All flushes.
     pub flushes: Flushes,
-    /// Of these, flushes that come from pages found at stops.
-    pub found_flushes: u64,
+    /// The same by cause.
+    pub flushes_by_cause: LibraryFlushes,
     /// The most tables at once, and the most bytes in tables.
     pub peak: (u64, u64),
     /// Comparison with Linux's counts of tables.
@@ -117,6 +117,20 @@ impl ObservedTrace {
         Cause::of(self.trace(), self.ops(), op)
     }
 
+    /// Returns the work by mapping and by function. The replay `seen` tells which faults have made
+    /// leaf tables.
+    pub fn work(&self, seen: &Observation) -> Work {
+        let leaves = seen.lives.iter().filter(|life| life.level == 0);
+        let made_by = leaves.filter_map(|life| {
+            let op = seen.calls.get(life.made as usize).copied()?;
+            let step = self.origins().get(op as usize).copied()?;
+            (self.cause(op) == Cause::Fault).then_some(step)
+        });
+        let mut tables: Vec<u32> = made_by.collect();
+        tables.sort_unstable();
+        WorkSurvey::of(self.trace(), &tables)
+    }
+
     /// Returns the space for which an operation makes tables.
     pub fn space(&self, op: u32) -> u32 {
         causes::space_of(self.ops(), op)
@@ -126,7 +140,7 @@ impl ObservedTrace {
     pub fn at(&self, op: u32) -> u64 {
         match self.origins().get(op as usize) {
             Some(step) => self.axis().at(*step),
-            None if op == super::instruments::lives::START => 0,
+            None if op == causes::START => 0,
             None => self.axis().end(),
         }
     }
@@ -169,18 +183,15 @@ impl ObservedTrace {
             lives,
             trace: self.trace(),
             samples_at: &samples_at,
-            flushes: Box::new(|| machine.tlb().counts()),
+            flushes: FlushesByCause::new(self.trace(), self.ops(), || machine.tlb().counts()),
             samples: Vec::new(),
-            ops: self.ops(),
-            found: 0,
-            before: 0,
         };
         let look = |on: On<'_, _>, space: &Space<X86_64>| {
             lives.look(&SpaceLook { space, on }, VirtRange { start: 0, end: u64::MAX });
         };
         let ran = fresh.run_and_look(&machine, vec![&mut watch], Some("replaying"), &look)?;
         setup.check_memory(&ran.outcome)?;
-        let LifeWatch { samples, found: found_flushes, .. } = watch;
+        let LifeWatch { samples, flushes: by_cause, .. } = watch;
         let flushes = machine.tlb().counts().into();
         let log = std::mem::take(&mut *lives.log());
         let calls = layered.inner().layer().log();
@@ -190,7 +201,7 @@ impl ObservedTrace {
             bounds,
             samples,
             flushes,
-            found_flushes,
+            flushes_by_cause: by_cause.finish(),
             peak: (calls.peak_live, calls.peak_bytes),
             truth: TruthReport::of(&ran.outcome),
             odd: (ran.outcome.outside, ran.outcome.odd),

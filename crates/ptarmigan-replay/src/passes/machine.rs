@@ -1,6 +1,7 @@
 //! The passes on a kind of machine, behind a pointer: the code around them is compiled once.
 use super::common::Common;
 use crate::error::{Context, Failure};
+use crate::flushes::{FlushesByCause, LibraryFlushes};
 use crate::high::UserPteReport;
 use crate::input::relayout::Room;
 use crate::instruments::counters::{Counters, Snapshot, TableShape};
@@ -34,6 +35,8 @@ pub(super) struct CountedPass {
     pub counters: Option<Counters>,
     pub outcome: Outcome,
     pub flushes: FlushCounts,
+    /// The same by cause, with one worker.
+    pub flushes_by_cause: Option<LibraryFlushes>,
     pub zero: Option<ZeroReport>,
     pub hash: Option<HashReport>,
     pub userpte: Option<UserPteReport>,
@@ -105,7 +108,8 @@ impl<P: Platform> PassMachine for P {
             let measured = Measured::new(frames, P::Format::LAYOUT, common.clock);
             let layered =
                 Layered::new(measured, Layered::new(snapshot, made).context("layers")?).context("layers")?;
-            let (outcome, flushes, zero) = counting(common, &fresh, P::mmu(&mmus), &layered)?;
+            let Counting { outcome, flushes, flushes_by_cause, zero } =
+                counting(common, &fresh, P::mmu(&mmus), &layered)?;
             let counts = layered.counts();
             let counters = common.args.counters.then(|| {
                 let snapshot = layered.inner();
@@ -119,6 +123,7 @@ impl<P: Platform> PassMachine for P {
                 counters,
                 outcome,
                 flushes,
+                flushes_by_cause,
                 zero,
             };
             counted(pass, &mut layered.layer().log());
@@ -195,6 +200,14 @@ impl<P: Platform> PassMachine for P {
     }
 }
 
+/// Counts of a counting pass that do not depend on the policy.
+struct Counting {
+    outcome: Outcome,
+    flushes: FlushCounts,
+    flushes_by_cause: Option<LibraryFlushes>,
+    zero: Option<ZeroReport>,
+}
+
 /// Runs the counting pass on a policy. Which one it is, is not known while compiling: the policy's
 /// own instruments do not see the calls through a pointer.
 fn counting<P: Platform>(
@@ -202,14 +215,21 @@ fn counting<P: Platform>(
     fresh: &FreshHost<'_, P>,
     mmu: P::Mmu<'_>,
     policy: &dyn Policy,
-) -> Result<(Outcome, FlushCounts, Option<ZeroReport>), Failure> {
+) -> Result<Counting, Failure> {
     let machine = fresh.machine(policy, mmu, Delivery::AtOnce)?;
-    let outcome = fresh.run(&machine, Vec::new(), Some("counting"))?.outcome;
+    let job = common.job();
+    let program = job.schedule.programs.first().filter(|_| job.workers() == 1);
+    let mut by_cause: Vec<FlushesByCause<'_>> = program
+        .map(|program| FlushesByCause::new(common.trace, &program.ops, || machine.tlb().counts()))
+        .into_iter()
+        .collect();
+    let outcome = fresh.run(&machine, watches(&mut by_cause), Some("counting"))?.outcome;
+    let flushes_by_cause = by_cause.pop().map(FlushesByCause::finish);
     let zero = common.zeroes().map(|idle_zero| ZeroReport {
         idle_zero,
         faults: machine.data().zero_counts().into(),
         zones: fresh.host().frames().zero_counts().into(),
         times: None,
     });
-    Ok((outcome, machine.tlb().counts(), zero))
+    Ok(Counting { outcome, flushes: machine.tlb().counts(), flushes_by_cause, zero })
 }

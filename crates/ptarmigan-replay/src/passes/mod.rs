@@ -19,6 +19,7 @@ use super::policy::Choice;
 use super::report::{LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
 use super::workers::outcome::Outcome;
 use crate::error::Failure;
+use crate::flushes::FlushSurvey;
 use crate::terminal::bar;
 use crate::terminal::print;
 use common::Common;
@@ -80,6 +81,8 @@ pub fn replay(
         #[cfg(not(feature = "formats"))]
         name => return Err(name.not_in_this_build()),
     };
+    // Both may change the steps.
+    let flushes = FlushSurvey::of(&trace);
     let relayout = machine.room_for_areas().map(|room| trace.relayout(room)).transpose()?;
     #[cfg(feature = "formats")]
     let rounded = formats::round(&mut trace, machine, args)?;
@@ -134,7 +137,7 @@ pub fn replay(
     bar.finish_and_clear();
     let runs = counted.into_iter().map(|one| one.finish(&passes)).collect();
     let mut report =
-        ReplayReport::new(trace, relayout, rounded, args.memory, passes.common.clock.resolution(), runs);
+        ReplayReport::new(trace, flushes, relayout, rounded, args, passes.common.clock.resolution(), runs);
     measured(&report)?;
     if args.sanitize {
         passes.sanitize(&mut report, failures)?;
@@ -194,6 +197,7 @@ impl Passes<'_> {
             peak_table_bytes: log.peak_bytes,
             peak_cached_bytes: log.peak_cached,
             flushes: flushes.into(),
+            flushes_by_cause: pass.flushes_by_cause,
             hash: pass.hash,
             kmap: self.common.high.and_then(|high| Some(KmapReport::new(&high.config, &outcome.kmap?))),
             userpte: pass.userpte,

@@ -1,6 +1,8 @@
 //! The data of a report. Serialised, it is the JSON document.
+use crate::args::ReplayArgs;
 use crate::baseline::{self, Figure};
 use crate::error::{Context, Failure};
+use crate::flushes::{Flushes, LibraryFlushes, LinuxFlushes};
 use crate::high::{KmapReport, UserPteReport};
 use crate::input::relayout::Relayout;
 use crate::input::trace::Trace;
@@ -11,7 +13,6 @@ use crate::instruments::speed::{CopySpeedup, WorkerSpeedup};
 use crate::instruments::zero::ZeroReport;
 use crate::workers::outcome::{Outcome, Sample};
 use ptarmigan::quicklist::LevelCounts;
-use ptarmigan::tlb::FlushCounts;
 use ptarmigan_bench::stats::median;
 use ptarmigan_ptsan::HashUse;
 use ptarmigan_trace::{Sampled, Unseen};
@@ -21,6 +22,8 @@ use std::collections::BTreeMap;
 /// One trace on all policies.
 #[derive(Serialize)]
 pub struct ReplayReport {
+    /// The options of the command, as given.
+    pub(super) options: BTreeMap<String, String>,
     pub(super) trace: TraceReport,
     /// How the recorded addresses were moved, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,8 +47,8 @@ pub(super) struct TraceReport {
     pub(super) lost: u64,
     /// Parts that the recording lacks and that may change a number of tables.
     pub(super) not_recorded: Vec<&'static str>,
-    /// Flushes by Linux during the recording.
-    pub(super) linux_flushes: Flushes,
+    /// Flushes by Linux during the recording, if they were recorded.
+    pub(super) flushes: Option<LinuxFlushes>,
 }
 
 /// Parts that a recording may lack without a difference to any number of tables.
@@ -85,6 +88,9 @@ pub struct PolicyReport {
     pub peak_cached_bytes: u64,
     /// Flushes issued by the library.
     pub flushes: Flushes,
+    /// The same by cause, with one worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flushes_by_cause: Option<LibraryFlushes>,
     /// The use of the hash table, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<HashReport>,
@@ -176,23 +182,6 @@ impl Levels<LevelReport> {
     /// Returns the number of allocations of all levels.
     pub fn allocs(&self) -> u64 {
         self.0.iter().map(|(_, level)| level.allocs).sum()
-    }
-}
-
-/// Flushes by size.
-#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flushes {
-    /// Flushes of one page.
-    pub page: u64,
-    /// Flushes of several pages.
-    pub range: u64,
-    /// Flushes of a whole space.
-    pub full: u64,
-}
-
-impl From<FlushCounts> for Flushes {
-    fn from(c: FlushCounts) -> Self {
-        Flushes { page: c.page as u64, range: c.range as u64, full: c.full as u64 }
     }
 }
 
@@ -315,13 +304,13 @@ impl ReplayReport {
     /// Creates a report.
     pub fn new(
         trace: &Trace,
+        flushes: Option<LinuxFlushes>,
         relayout: Option<Relayout>,
         rounded_to: Option<u64>,
-        memory: u64,
+        args: &ReplayArgs,
         clock_ns: f64,
         runs: Vec<PolicyReport>,
     ) -> Self {
-        let [page, range, full] = trace.linux_flushes;
         let trace = TraceReport {
             name: trace.name.clone(),
             processes: trace.processes,
@@ -329,9 +318,10 @@ impl ReplayReport {
             faults: trace.faults,
             lost: trace.lost,
             not_recorded: Unseen(trace.header.unseen.0 & !UNCOUNTED).names(),
-            linux_flushes: Flushes { page, range, full },
+            flushes,
         };
-        ReplayReport { trace, relayout, rounded_to, runs, memory, clock_ns }
+        let (options, memory) = (args.baseline.options.clone(), args.memory);
+        ReplayReport { options, trace, relayout, rounded_to, runs, memory, clock_ns }
     }
 
     /// Returns the figures for a baseline. A trace of the same name as one of `others` gets a

@@ -2,4 +2,4 @@
 mod data;
 mod text;
 
-pub use data::{Flushes, HashReport, LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
+pub use data::{HashReport, LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};

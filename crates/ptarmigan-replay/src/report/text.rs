@@ -1,6 +1,8 @@
 //! A report as text, at most 80 columns wide.
-use super::data::{Flushes, HashReport, PolicyReport, ReplayReport, TraceReport, TruthReport};
+use super::data::{HashReport, PolicyReport, ReplayReport, TraceReport, TruthReport};
+use crate::flushes::{Flushes, LinuxFlushes, compare};
 use crate::input::relayout::Relayout;
+use crate::terminal::words::{count, several};
 use ptarmigan_bench::text::{Text, TextTable};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -60,11 +62,8 @@ impl ReplayReport {
             ]);
         }
         out.table(table);
-        writeln!(
-            out,
-            "\nLinux while recording: flushes of one page {}, of a range {}, full {}",
-            t.linux_flushes.page, t.linux_flushes.range, t.linux_flushes.full
-        )?;
+        writeln!(out)?;
+        self.write_flushes(out)?;
         let own = self.runs.first().map_or(0.0, |run| run.stream_own_ns);
         writeln!(out, "ns/alloc, total, mean: allocations back to back with their frees and trimming;")?;
         writeln!(out, "those of a level by themselves. p50, p99, max: single calls; min: of these, or")?;
@@ -74,6 +73,49 @@ impl ReplayReport {
             writeln!(out, "In brackets: the number of lists of a historic policy.")?;
         }
         Ok(())
+    }
+
+    /// Writes Linux's flushes beside the library's, by cause.
+    fn write_flushes(&self, out: &mut Text) -> std::fmt::Result {
+        let linux = self.trace.flushes.as_ref();
+        // All policies flush alike.
+        let library = self.runs.first().and_then(|run| run.flushes_by_cause.as_ref());
+        let rows = compare(linux, library);
+        if !rows.is_empty() {
+            let name = |side: &str, known: bool| if known { side.to_owned() } else { format!("{side}: –") };
+            writeln!(
+                out,
+                "{:<20}{:<29} {}",
+                "flushes by cause",
+                name("Linux, while recording", linux.is_some()),
+                name("the library", library.is_some())
+            )?;
+            let mut table = TextTable::new(
+                &["", "one page", "range", "full", "one page", "range", "full"],
+                &[-19, 9, 8, 8, 11, 8, 8],
+            );
+            for row in rows {
+                let sizes = |flushes: Option<Flushes>| match flushes {
+                    Some(flushes) => flushes.by_size().map(count),
+                    None => ["–"; 3].map(str::to_owned),
+                };
+                let of = format!("{}{}", if row.part { "  " } else { "" }, row.of);
+                table.texts([of].into_iter().chain(sizes(row.linux)).chain(sizes(row.library)));
+            }
+            out.table(table);
+        }
+        let Some(linux) = linux else { return Ok(()) };
+        let LinuxFlushes { requested, for_others, wrong_cpu, .. } = linux;
+        if requested.total() + for_others.total() + wrong_cpu > 0 {
+            writeln!(
+                out,
+                "between CPUs: {} sent; {} carried out for others, {} met the wrong CPU",
+                several(requested.total(), "request"),
+                count(for_others.total()),
+                count(*wrong_cpu)
+            )?;
+        }
+        linux.remarks().iter().try_for_each(|remark| writeln!(out, "{remark}"))
     }
 
     /// Returns the sanitizer's findings as text, at most 80 columns wide; an empty one if it did

@@ -63,7 +63,6 @@ impl<'t> Edit<'t> {
             huge,
             locks,
             huge_only,
-            linux_flushes,
             ref account,
             ref symbols,
             ..
@@ -83,7 +82,6 @@ impl<'t> Edit<'t> {
             huge,
             locks,
             huge_only,
-            linux_flushes,
             symbols: symbols.clone(),
             // Both are by the number of a step of the original.
             flush_marks: Vec::new(),

@@ -1,23 +1,24 @@
-//! Flushes over the recording, the library's and Linux's.
+//! Flushes by cause and over the recording, the library's and Linux's.
 use super::Parts;
-use ptarmigan_replay::{Flushes, Observation, Trace};
-use ptarmigan_trace::Unseen;
+use ptarmigan_replay::flushes::{FlushSurvey, Flushes, LibraryFlushes, LinuxFlushes};
+use ptarmigan_replay::{Observation, Trace};
 use serde::Serialize;
 
-/// Flushes by size.
+/// Flushes by cause and by size.
 #[derive(Serialize)]
 pub(in crate::report) struct FlushFigures {
     /// By the library, in the replay.
     pub ours: Flushes,
-    /// Of these, flushes that come from pages found at stops.
-    pub found: u64,
+    /// The same by cause.
+    pub ours_by_cause: LibraryFlushes,
     /// By Linux, if they were recorded.
-    pub linux: Option<Flushes>,
+    pub linux: Option<LinuxFlushes>,
     /// One for each part of the axis.
     pub points: Vec<FlushPoint>,
 }
 
-/// Flushes in one part of the axis: of one page, of a range, full.
+/// Flushes in one part of the axis: of one page, of a range, full. Linux's are those by the CPU
+/// that asked for them.
 #[derive(Clone, Copy, Default, Serialize)]
 pub(in crate::report) struct FlushPoint {
     /// Where the part begins.
@@ -30,29 +31,29 @@ impl FlushFigures {
     pub(super) fn new(trace: &Trace, seen: &Observation, parts: &Parts<'_>) -> Self {
         let start = |part| FlushPoint { at: parts.start(part), ..FlushPoint::default() };
         let mut points: Vec<FlushPoint> = (0..parts.len()).map(start).collect();
-        let Flushes { page, range, full } = seen.flushes;
-        let mut before = [0; 3];
+        let mut before = Flushes::default();
         for (part, point) in points.iter_mut().enumerate() {
             // Flushes at the end of the last spaces belong to the last part.
             let until = if part + 1 == parts.len() {
-                [page, range, full]
+                seen.flushes
             } else {
                 let samples = seen.samples.partition_point(|sample| sample.ops <= parts.bounds[part]);
-                samples.checked_sub(1).map_or([0; 3], |last| seen.samples[last].flushes)
+                samples.checked_sub(1).map_or(Flushes::default(), |last| seen.samples[last].flushes)
             };
-            point.ours = std::array::from_fn(|size| until[size] - before[size]);
+            point.ours = (until - before).by_size();
             before = until;
         }
-        for (at, size) in parts.axis.linux_flushes() {
-            points[parts.of_place(at)].linux[usize::from(size)] += 1;
+        let mut linux = vec![Flushes::default(); points.len()];
+        for (at, pages) in parts.axis.linux_flushes() {
+            linux[parts.of_place(at)] += Flushes::one(pages);
         }
-        let [page, range, full] = trace.linux_flushes;
-        let recorded = !trace.header.unseen.has(Unseen::TLB_FLUSHES);
-        let found = seen.found_flushes;
+        for (point, flushes) in points.iter_mut().zip(linux) {
+            point.linux = flushes.by_size();
+        }
         FlushFigures {
             ours: seen.flushes,
-            found,
-            linux: recorded.then_some(Flushes { page, range, full }),
+            ours_by_cause: seen.flushes_by_cause.clone(),
+            linux: FlushSurvey::of(trace),
             points,
         }
     }

@@ -17,7 +17,7 @@ pub(super) use policies::PolicyFigures;
 pub(super) use tables::{CauseRow, TableFigures};
 
 use ptarmigan_replay::account::TimesReport;
-use ptarmigan_replay::{Axis, Choice, Failure, Observation, ObservedTrace, TruthReport, Work, WorkSurvey};
+use ptarmigan_replay::{Axis, Choice, Failure, Observation, ObservedTrace, TruthReport, Work};
 use serde::Serialize;
 
 /// Parts that the axis of a trace is cut into.
@@ -134,12 +134,11 @@ impl Figures {
             faults_outside: seen.odd.0,
             odd_calls: seen.odd.1,
         };
-        let warnings = warnings::of(&facts);
+        let warnings = warnings::of(&facts, flushes.linux.as_ref());
         let large = observed.count_large()?.map(|run| LargeFigures::new(&run));
         let times = trace.account.report();
-        let mut work = WorkSurvey::of(trace);
-        work.mappings.truncate(ROWS);
-        work.functions.truncate(ROWS);
+        let mut work = observed.work(&seen);
+        work.shorten(ROWS);
         Ok(Figures {
             facts,
             times,

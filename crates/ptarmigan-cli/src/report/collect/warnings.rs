@@ -1,9 +1,10 @@
 //! Collects warnings: facts that a reader must know before trusting a figure.
 use super::Facts;
 use crate::report::words::{count, share};
+use ptarmigan_replay::flushes::LinuxFlushes;
 
 /// Returns a sentence for each thing that makes figures worth less.
-pub(super) fn of(facts: &Facts) -> Vec<String> {
+pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
     let mut warnings = Vec::new();
     if facts.lost > 0 {
         warnings.push(format!(
@@ -50,5 +51,7 @@ pub(super) fn of(facts: &Facts) -> Vec<String> {
             count(facts.odd_calls)
         ));
     }
+    let remarks = flushes.map(LinuxFlushes::remarks).unwrap_or_default();
+    warnings.extend(remarks.into_iter().map(|remark| format!("The recording has {remark}.")));
     warnings
 }

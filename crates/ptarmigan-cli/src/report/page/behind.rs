@@ -2,6 +2,7 @@
 //!
 //! The number of rows is bounded whatever the length of the recording: the axis has a fixed number
 //! of parts, and the programs that are drawn are few.
+use crate::csv;
 use crate::report::collect::{Figures, LivePoint};
 use crate::report::data;
 use crate::report::draw::escape;
@@ -12,7 +13,7 @@ use std::fmt::Write;
 pub(super) fn links(all: &[Figures], id: &str) -> String {
     let mut links = Vec::new();
     for (n, one) in all.iter().enumerate() {
-        let Some(csv) = csv(one, id) else { return String::new() };
+        let Some(csv) = data_of(one, id) else { return String::new() };
         let (of, suffix) = match all {
             [_] => (String::new(), String::new()),
             _ => (format!("{}: ", letter(n)), format!("-{}", letter(n).to_lowercase())),
@@ -28,7 +29,7 @@ pub(super) fn links(all: &[Figures], id: &str) -> String {
 }
 
 /// Returns the data of a section.
-fn csv(one: &Figures, id: &str) -> Option<String> {
+fn data_of(one: &Figures, id: &str) -> Option<String> {
     let all = std::slice::from_ref(one);
     match id {
         "live" => {
@@ -59,7 +60,7 @@ fn csv(one: &Figures, id: &str) -> Option<String> {
                 point.ours.into_iter().chain(linux).collect()
             }))
         }
-        id => data::csv(id, all),
+        id => data::table_of(id, all),
     }
 }
 
@@ -72,7 +73,7 @@ fn over_time(one: &Figures, labels: impl Iterator<Item = String>, row: impl Fn(u
     let mut csv = format!("at_{}", one.facts.axis);
     for label in labels {
         csv += ",";
-        csv += &data::quoted(&label);
+        csv += &csv::foreign(&label);
     }
     csv += "\n";
     for (part, point) in one.live.points.iter().enumerate() {

@@ -4,24 +4,27 @@ use super::{most, x_axis};
 use crate::report::collect::Figures;
 use crate::report::draw::Mirror;
 use crate::report::words::count;
-use ptarmigan_replay::Flushes;
+use ptarmigan_replay::Cause;
+use ptarmigan_replay::flushes::{FlushRow, Flushes, LinuxFlushes, ProgramRequests, compare};
 
-fn total(flushes: &Flushes) -> u64 {
-    flushes.page + flushes.range + flushes.full
-}
+/// The rows of a table of requests that are shown.
+const REQUESTS: usize = 10;
 
 /// The library's flushes against Linux's.
 pub(super) fn flushes(all: &[Figures]) -> String {
-    let linux =
-        |one: &Figures| one.flushes.linux.as_ref().map_or("not recorded".to_owned(), |f| count(total(f)));
+    let linux = |one: &Figures| match &one.flushes.linux {
+        Some(linux) => count(linux.calls.carried_out.total()),
+        None => "not recorded".to_owned(),
+    };
     let heading = format!(
-        "TLB flushes: {} in the replay, {} by Linux",
-        said(all, |one| count(total(&one.flushes.ours))),
+        "TLB flushes for calls on mappings: {} in the replay, {} by Linux",
+        said(all, |one| count(one.flushes.ours_by_cause.calls.total())),
         said(all, linux)
     );
     let caption = "Flushes over the recording: upwards those that the library makes in the replay, downwards those \
-                   that Linux made while recording. The library counts a flush once, where it is asked for. Linux \
-                   counts it there and where it is carried out, so equal numbers would not mean equal work.";
+                   that Linux made while recording. Both sides count a flush once, at the CPU that asks for it. \
+                   The table compares them by cause. Linux's tracepoint is silent at the end of an address space, \
+                   where the library counts a flush.";
     let end = 1.05
         * most(all, |one| {
             let sum = |sizes: [u64; 3]| sizes.iter().sum::<u64>();
@@ -46,17 +49,7 @@ pub(super) fn flushes(all: &[Figures]) -> String {
         }
         .draw(width, "TLB flushes over the recording, the library's and Linux's")
     });
-    content += &panels(all, |one| {
-        let mut table = Table::new("", &["", "one page", "a range", "full", "all"]);
-        let mut row = |who: &str, f: &Flushes| {
-            table.row([who.to_owned(), count(f.page), count(f.range), count(f.full), count(total(f))]);
-        };
-        row("the library", &one.flushes.ours);
-        if let Some(linux) = &one.flushes.linux {
-            row("Linux", linux);
-        }
-        table.finish()
-    });
+    content += &panels(all, |one| by_cause(one) + &between_cpus(one));
     // Each trace has as many parts, unless it is shorter than that.
     let parts = all.iter().map(|one| one.flushes.points.len()).max().unwrap_or(0);
     let part = format!(
@@ -66,14 +59,60 @@ pub(super) fn flushes(all: &[Figures]) -> String {
     section(all, "flushes", &heading, caption, &(content + &note(&part) + &note(&found(all))))
 }
 
+/// Returns the table of flushes by cause.
+fn by_cause(one: &Figures) -> String {
+    let headings =
+        ["cause", "Linux: one page", "a range", "full", "the library: one page", "a range", "full"];
+    let mut table = Table::new("", &headings);
+    let sizes = |flushes: Option<Flushes>| match flushes {
+        Some(flushes) => flushes.by_size().map(count),
+        None => ["–"; 3].map(str::to_owned),
+    };
+    for row in compare(one.flushes.linux.as_ref(), Some(&one.flushes.ours_by_cause)) {
+        let FlushRow { of, part, linux, library } = row;
+        let of = if part { format!("… {of}") } else { of.to_owned() };
+        table.row([of].into_iter().chain(sizes(linux)).chain(sizes(library)));
+    }
+    table.finish()
+}
+
+/// Returns the requests to other CPUs, by program and cause; empty if there is none.
+fn between_cpus(one: &Figures) -> String {
+    let Some(linux) = &one.flushes.linux else { return String::new() };
+    let LinuxFlushes { requested, for_others, wrong_cpu, requests, .. } = linux;
+    if requested.total() + for_others.total() + wrong_cpu == 0 {
+        return String::new();
+    }
+    let row = |row: &ProgramRequests| {
+        let [page, range, full] = row.requested.by_size().map(count);
+        [row.program.clone(), row.cause.name().to_owned(), page, range, full]
+    };
+    let mut table = Table::new("wrap", &["requests by", "for", "one page", "a range", "full"]);
+    requests.iter().take(REQUESTS).for_each(|of| table.row(row(of)));
+    let more = match requests.len().saturating_sub(REQUESTS) {
+        0 => String::new(),
+        more => format!(" {more} more rows are in the data."),
+    };
+    let text = format!(
+        "Linux asked other CPUs {} times to flush, by an interrupt each. CPUs with recorded programs flushed {} \
+         times at the request of another, and were asked {} times for a space that they did not have. A CPU \
+         that was idle or ran another program leaves no event.{more}",
+        count(requested.total()),
+        count(for_others.total()),
+        count(*wrong_cpu)
+    );
+    table.finish() + &note(&text)
+}
+
 /// Says how many flushes come from pages that were found at stops.
 fn found(all: &[Figures]) -> String {
-    if all.iter().all(|one| one.flushes.found == 0) {
+    let of = |one: &Figures| one.flushes.ours_by_cause.of(Cause::Found).total();
+    if all.iter().all(|one| of(one) == 0) {
         return String::new();
     }
     format!(
         "Of the flushes in the replay, {} come from corrections: pages that were present at a stop without a \
          recorded fault. Linux made no such flush.",
-        said(all, |one| format!("{} of {}", count(one.flushes.found), count(total(&one.flushes.ours))))
+        said(all, |one| format!("{} of {}", count(of(one)), count(one.flushes.ours.total())))
     )
 }

@@ -26,7 +26,8 @@ pub(super) fn mappings(all: &[Figures]) -> String {
                    mapping with the most faults.";
     let content = panels(all, |one| {
         let row = |row: &MappingWork| {
-            let (address, tables) = (rows::address(row).to_owned(), count(row.tables));
+            let (address, tables) =
+                (rows::address(row).to_owned(), row.tables.map_or_else(|| "–".to_owned(), count));
             vec![rows::mapping(row), count(row.faults), share_of(row.share), tables, address]
         };
         let headings = ["program: mapping", "faults", "share", "tables", "address"];

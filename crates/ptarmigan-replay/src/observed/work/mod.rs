@@ -1,23 +1,18 @@
 //! Adds up the work of a recording by mapping and by function.
 mod functions;
 mod group;
-mod programs;
 mod rows;
 
 pub use rows::{FunctionWork, MappingWork, Work};
 
 use super::mappings::{Mapping, MappingTracker};
 use crate::input::trace::{PackedKind, Trace};
+use crate::starts::Starts;
 use functions::Functions;
 use group::{Counts, Group};
-use programs::Starts;
 use ptarmigan_trace::{Event, FaultFlags, Kind, Symbols};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-/// Pages of one last-level table.
-const REGION: u64 = 512;
-/// The most regions that are remembered.
-const MOST_REGIONS: usize = 1 << 24;
 /// The most mappings whose faults are told apart.
 const MOST_MAPPINGS: usize = 1 << 20;
 
@@ -30,14 +25,12 @@ pub struct WorkSurvey {
     groups: HashMap<Group, Counts>,
     /// Single mappings, with their last state.
     single: HashMap<(u32, u32), (Mapping, u64)>,
-    /// The regions of each space that have a table.
-    regions: HashMap<u32, HashSet<u64>>,
-    remembered: usize,
 }
 
 impl WorkSurvey {
-    /// Adds up the work of a trace in memory.
-    pub fn of(trace: &Trace) -> Work {
+    /// Adds up the work of a trace in memory. `tables` are the leaf tables that faults make in its
+    /// replay: for each, the number of the fault among the steps, in order.
+    pub fn of(trace: &Trace, tables: &[u32]) -> Work {
         let mut survey = Self::default();
         // Times stand before the step of their number.
         let mut timings = trace.timings.iter().peekable();
@@ -46,6 +39,7 @@ impl WorkSurvey {
                 survey.see(&Event { task: timing.task, cpu: 0, kind: Kind::Note(timing.note) });
             }
         };
+        let mut tables = tables.iter().peekable();
         for (step, event) in (0..).zip(&trace.steps) {
             time(&mut survey, step);
             let kind = match event.what {
@@ -54,9 +48,15 @@ impl WorkSurvey {
                 PackedKind::Idle => continue,
             };
             survey.see(&Event { task: event.task, cpu: event.cpu, kind });
+            while tables.next_if(|made_at| **made_at == step).is_some() {
+                if let Kind::Fault { page, .. } = kind {
+                    let group = survey.group(event.task, page);
+                    survey.groups.entry(group).or_default().tables += 1;
+                }
+            }
         }
         time(&mut survey, u32::MAX);
-        survey.finish(&trace.symbols)
+        survey.sum(&trace.symbols, true)
     }
 
     /// Returns the mappings at this event.
@@ -66,38 +66,28 @@ impl WorkSurvey {
 
     /// Adds the next event.
     pub fn see(&mut self, event: &Event) {
-        let (task, before) = (event.task, self.tracker.space(event.task));
+        let task = event.task;
         self.tracker.see(event);
-        let after = self.tracker.space(task);
         self.starts.see(event);
         match event.kind {
             Kind::Fault { page, flags } if flags.0 & FaultFlags::REFUSED == 0 => self.fault(task, page),
-            Kind::Munmap { start, pages } => self.free_tables(before, start, pages),
-            Kind::Exec { .. } | Kind::Exit { .. } if before != after => {
-                if let Some(space) = before.filter(|space| self.tracker.map_of(*space).is_none()) {
-                    let gone = self.regions.remove(&space).map_or(0, |regions| regions.len());
-                    self.remembered -= gone;
-                }
-            }
             Kind::Note(note) => self.functions.see(task, self.starts.of(task), &note),
             _ => {}
         }
     }
 
+    /// Returns the group of mappings that a page of a task is in.
+    fn group(&self, task: u32, page: u64) -> Group {
+        Group::of(self.starts.of(task), self.tracker.at(task, page).as_ref())
+    }
+
     fn fault(&mut self, task: u32, page: u64) {
-        let Some(space) = self.tracker.space(task) else { return };
+        if self.tracker.space(task).is_none() {
+            return;
+        }
         let (start, mapping) = (self.starts.of(task), self.tracker.at(task, page));
         self.functions.fault(start);
-        let counts = self.groups.entry(Group::of(start, mapping.as_ref())).or_default();
-        counts.faults += 1;
-        let huge = mapping.is_some_and(|mapping| mapping.huge_only);
-        if !huge
-            && self.remembered < MOST_REGIONS
-            && self.regions.entry(space).or_default().insert(page / REGION)
-        {
-            counts.tables += 1;
-            self.remembered += 1;
-        }
+        self.groups.entry(Group::of(start, mapping.as_ref())).or_default().faults += 1;
         if let Some(mapping) = mapping
             && (self.single.len() < MOST_MAPPINGS || self.single.contains_key(&(start, mapping.number)))
         {
@@ -109,27 +99,15 @@ impl WorkSurvey {
         }
     }
 
-    /// Tables of regions that are unmapped as a whole are freed.
-    fn free_tables(&mut self, space: Option<u32>, start: u64, pages: u64) {
-        let (first, end) = (start.div_ceil(REGION), start.saturating_add(pages) / REGION);
-        let Some(regions) = space.and_then(|space| self.regions.get_mut(&space)) else { return };
-        let before = regions.len();
-        if end.saturating_sub(first) < regions.len() as u64 {
-            for region in first..end {
-                regions.remove(&region);
-            }
-        } else {
-            regions.retain(|region| !(first..end).contains(region));
-        }
-        self.remembered -= before - regions.len();
+    /// Returns the sums, without tables: no event says which faults make one.
+    pub fn finish(self, symbols: &Symbols) -> Work {
+        self.sum(symbols, false)
     }
 
-    /// Returns the sums.
-    pub fn finish(self, symbols: &Symbols) -> Work {
+    fn sum(self, symbols: &Symbols, replayed: bool) -> Work {
         let programs = self.starts.finish();
-        let faults = self.groups.values().map(|counts| counts.faults).sum();
         Work {
-            mappings: rows::mappings(&self.groups, &self.single, &programs, symbols, faults),
+            mappings: rows::mappings(&self.groups, &self.single, &programs, symbols, replayed),
             functions: self.functions.finish(&programs, symbols),
         }
     }

@@ -39,8 +39,9 @@ pub struct MappingWork {
     pub faults: u64,
     /// Share of all faults.
     pub share: f64,
-    /// Last-level tables that these faults have made.
-    pub tables: u64,
+    /// Last-level tables that these faults have made, if the recording was replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<u64>,
 }
 
 /// The work that one function of a program has caused.
@@ -67,6 +68,26 @@ pub struct FunctionWork {
     pub share: f64,
     /// Seconds that the calls took, if the trace has times.
     pub seconds: Option<f64>,
+}
+
+impl Work {
+    /// Keeps the first `most` rows of each table. A last row by mapping has the sums of the others.
+    pub fn shorten(&mut self, most: usize) {
+        self.functions.truncate(most);
+        if self.mappings.len() <= most {
+            return;
+        }
+        let others = self.mappings.split_off(most.saturating_sub(1));
+        let mut rest =
+            MappingWork { program: "others".to_owned(), kind: "mappings", ..MappingWork::default() };
+        for row in others {
+            rest.mappings += row.mappings;
+            rest.faults += row.faults;
+            rest.share += row.share;
+            rest.tables = rest.tables.map_or(row.tables, |sum| Some(sum + row.tables.unwrap_or(0)));
+        }
+        self.mappings.push(rest);
+    }
 }
 
 impl MappingWork {
@@ -107,9 +128,10 @@ pub(super) fn mappings(
     single: &HashMap<(u32, u32), (Mapping, u64)>,
     programs: &[String],
     symbols: &Symbols,
-    faults: u64,
+    replayed: bool,
 ) -> Vec<MappingWork> {
     let program = |start: u32| programs.get(start as usize).map_or("", |name| name.as_str());
+    let faults: u64 = groups.values().map(|counts| counts.faults).sum();
     // Starts of one program share their rows.
     let key = |group: &Group| (program(group.start), group.kind, group.name, group.made);
     let mut rows: HashMap<RowKey<'_>, RowCounts> = HashMap::new();
@@ -141,7 +163,7 @@ pub(super) fn mappings(
             bytes: top.map_or(0, |m| (m.end - m.start) << 12),
             faults: sum.faults,
             share: sum.faults as f64 / faults.max(1) as f64,
-            tables: sum.tables,
+            tables: replayed.then_some(sum.tables),
         }
     };
     let mut rows: Vec<_> = rows.into_iter().map(row).collect();

@@ -50,9 +50,9 @@ fn faults_belong_to_mappings_of_programs() {
         }
     });
     let [all, unknown] = &work.mappings[..] else { panic!("{work:?}") };
-    assert_eq!((&*all.program, all.kind, all.faults, all.tables), ("prog", "anonymous", 1202, 6));
+    assert_eq!((&*all.program, all.kind, all.faults, all.tables), ("prog", "anonymous", 1202, None));
     assert_eq!((all.mappings, all.bytes, all.address.as_deref()), (4, 1024 << 12, Some("0x200000")));
-    assert_eq!((unknown.kind, unknown.faults, unknown.tables, &unknown.address), ("unknown", 2, 2, &None));
+    assert_eq!((unknown.kind, unknown.faults, &unknown.address), ("unknown", 2, &None));
     assert!((all.share - 1202.0 / 1204.0).abs() < 1e-9);
 }
 
@@ -89,4 +89,17 @@ fn forks_have_the_seconds_that_they_took() {
     let [forks] = &work.functions[..] else { panic!("{work:?}") };
     assert_eq!((forks.work, forks.events, forks.seconds), ("fork", 3, Some(0.5)));
     assert_eq!((&*forks.label(), &forks.callers[..]), ("main (work.c:3)", &[][..]));
+}
+
+#[test]
+fn rows_that_are_left_out_are_summed_in_the_last() {
+    let row =
+        |faults| MappingWork { faults, share: 0.25, tables: Some(1), mappings: 2, ..MappingWork::default() };
+    let mut work = Work { mappings: [4, 3, 2, 1].map(row).to_vec(), functions: Vec::new() };
+    work.shorten(4);
+    assert_eq!(work.mappings.len(), 4);
+    work.shorten(2);
+    let [first, rest] = &work.mappings[..] else { panic!("{work:?}") };
+    assert_eq!((first.faults, &*rest.program, rest.faults, rest.tables), (4, "others", 6, Some(3)));
+    assert_eq!((rest.mappings, rest.share), (6, 0.75));
 }

@@ -19,7 +19,7 @@ use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
 use exited::ExitedTask;
 use ptarmigan_trace::{
-    CloneKind, Event, FaultFlags, Kind, MapFlags, Note, Object, Sampled, WriteError, Writer,
+    CloneKind, Event, FaultFlags, FlushEvent, Kind, MapFlags, Note, Object, Sampled, WriteError, Writer,
 };
 use state::{SpaceUsers, TaskState};
 use std::io::Write;
@@ -257,6 +257,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::StackLimit { pages } => self.put(pid, Kind::StackLimit { pages })?,
             // Its fault was not the event before on the same CPU.
             RawKind::Refused | RawKind::BadAddress => {}
+            // Nothing was stale: no page was flushed.
+            RawKind::TlbFlush { reason, pages: 0 }
+                if FlushEvent::of(reason).is_some_and(FlushEvent::has_pages) => {}
             RawKind::TlbFlush { reason, pages } => {
                 let pages = if pages >= 1 << 52 { 0 } else { pages };
                 self.put(pid, Kind::TlbFlush { pages, reason })?;

@@ -89,7 +89,9 @@ impl Decoder {
             Point::Released => RawKind::Released,
             Point::Refused => RawKind::Refused,
             Point::BadAddress => RawKind::BadAddress,
-            Point::TlbFlush => RawKind::TlbFlush { reason: f(0)? as u8, pages: f(1)? },
+            Point::TlbFlush => {
+                RawKind::TlbFlush { reason: u8::try_from(f(0)?).unwrap_or(u8::MAX), pages: f(1)? }
+            }
             Point::Switch => RawKind::Switch { next: f(0)? as i32, state: f(1)? as u32 },
             Point::Wake => RawKind::Wake { woken: f(0)? as i32 },
             Point::Begin(call) => RawKind::Begin { call },

@@ -11,7 +11,7 @@ struct Start {
 }
 
 /// The starts of programs.
-pub(super) struct Starts {
+pub(crate) struct Starts {
     all: Vec<Start>,
     of_task: HashMap<u32, u32>,
 }
@@ -24,11 +24,11 @@ impl Default for Starts {
 
 impl Starts {
     /// Returns the start that a task runs.
-    pub(super) fn of(&self, task: u32) -> u32 {
+    pub(crate) fn of(&self, task: u32) -> u32 {
         self.of_task.get(&task).copied().unwrap_or(0)
     }
 
-    pub(super) fn see(&mut self, event: &Event) {
+    pub(crate) fn see(&mut self, event: &Event) {
         let start = self.of(event.task);
         match &event.kind {
             Kind::Clone { child, .. } => drop(self.of_task.insert(*child, start)),
@@ -46,7 +46,7 @@ impl Starts {
     }
 
     /// Returns a name for each start. Programs without names are numbered.
-    pub(super) fn finish(self) -> Vec<String> {
+    pub(crate) fn finish(self) -> Vec<String> {
         let mut unnamed: HashMap<Vec<(u64, u8)>, usize> = HashMap::new();
         let mut name = |start: Start| {
             let next = unnamed.len() + 1;

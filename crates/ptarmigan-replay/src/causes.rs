@@ -1,12 +1,15 @@
-//! Finds the operation that made a table, and the one that took it.
+//! Names the operations that make and take tables, and that flush TLBs.
 use crate::input::schedule::Op;
 use crate::input::trace::Trace;
-use crate::instruments::lives::START;
-use ptarmigan_trace::{FailedCall, Kind};
+use crate::linux::is_found;
+use ptarmigan_trace::{CloneKind, FailedCall, Kind};
 use serde::Serialize;
 
-/// The operation that made a table or took it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// The operation to which the tables of the first space belong, which is there before any.
+pub const START: u32 = u32::MAX;
+
+/// The operation that made a table or took it, or that a flush is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
     /// A page fault.
@@ -26,6 +29,8 @@ pub enum Cause {
     Brk,
     /// `mremap`.
     Mremap,
+    /// `mprotect`.
+    Mprotect,
     /// `madvise`.
     Madvise,
     /// `mlock` and its like.
@@ -42,7 +47,7 @@ pub enum Cause {
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Cause; 14] = [
+    pub const ALL: [Cause; 15] = [
         Cause::Fault,
         Cause::Fork,
         Cause::Exec,
@@ -51,6 +56,7 @@ impl Cause {
         Cause::Munmap,
         Cause::Brk,
         Cause::Mremap,
+        Cause::Mprotect,
         Cause::Madvise,
         Cause::Mlock,
         Cause::Found,
@@ -70,6 +76,7 @@ impl Cause {
             Cause::Munmap => "munmap",
             Cause::Brk => "brk",
             Cause::Mremap => "mremap",
+            Cause::Mprotect => "mprotect",
             Cause::Madvise => "madvise",
             Cause::Mlock => "mlock",
             Cause::Found => "found",
@@ -93,25 +100,61 @@ impl Cause {
             Some(Op::Call { rare, .. }) => *rare,
             Some(_) => return Cause::Other,
         };
-        match trace.rare.get(rare as usize) {
-            Some(Kind::Area { .. }) => Cause::Exec,
-            Some(Kind::Mmap { .. }) => Cause::Mmap,
-            Some(Kind::Munmap { .. }) => Cause::Munmap,
-            Some(Kind::Brk { .. }) => Cause::Brk,
-            Some(Kind::Mremap { .. } | Kind::Failed { call: FailedCall::Mremap { .. }, .. }) => Cause::Mremap,
-            Some(Kind::Madvise { .. } | Kind::Failed { call: FailedCall::Madvise { .. }, .. }) => {
-                Cause::Madvise
-            }
-            Some(Kind::Lock { .. } | Kind::LockAll { .. }) => Cause::Mlock,
-            Some(Kind::Failed { call: FailedCall::Lock { .. }, .. }) => Cause::Mlock,
-            Some(Kind::Touched { .. }) => Cause::Found,
-            _ => Cause::Other,
+        trace.rare.get(rare as usize).and_then(Self::of_event).unwrap_or(Cause::Other)
+    }
+
+    /// Returns the cause that an event is. `None` for one that changes neither areas nor pages.
+    pub fn of_event(kind: &Kind) -> Option<Cause> {
+        Some(match kind {
+            Kind::Fault { .. } => Cause::Fault,
+            Kind::Clone { kind: CloneKind::Fork, .. } => Cause::Fork,
+            Kind::Exec { .. } | Kind::Area { .. } => Cause::Exec,
+            Kind::Exit { .. } => Cause::Exit,
+            Kind::Mmap { .. } => Cause::Mmap,
+            Kind::Munmap { .. } => Cause::Munmap,
+            Kind::Brk { .. } => Cause::Brk,
+            Kind::Mremap { .. } | Kind::Failed { call: FailedCall::Mremap { .. }, .. } => Cause::Mremap,
+            Kind::Mprotect { .. } | Kind::Failed { call: FailedCall::Mprotect { .. }, .. } => Cause::Mprotect,
+            Kind::Madvise { .. } | Kind::Failed { call: FailedCall::Madvise { .. }, .. } => Cause::Madvise,
+            Kind::Lock { .. } | Kind::LockAll { .. } => Cause::Mlock,
+            Kind::Failed { call: FailedCall::Lock { .. }, .. } => Cause::Mlock,
+            Kind::Touched { flags, .. } if is_found(*flags) => Cause::Found,
+            Kind::Touched { .. } => Cause::Mmap,
+            Kind::Clone { .. }
+            | Kind::TlbFlush { .. }
+            | Kind::Idle
+            | Kind::Truth { .. }
+            | Kind::StackLimit { .. }
+            | Kind::Name(_)
+            | Kind::Pid(_)
+            | Kind::Note(_) => return None,
+        })
+    }
+
+    /// Returns whether it is a call on mappings.
+    pub fn is_call(self) -> bool {
+        match self {
+            Cause::Mmap
+            | Cause::Munmap
+            | Cause::Brk
+            | Cause::Mremap
+            | Cause::Mprotect
+            | Cause::Madvise
+            | Cause::Mlock => true,
+            Cause::Fault
+            | Cause::Fork
+            | Cause::Exec
+            | Cause::Exit
+            | Cause::Found
+            | Cause::Start
+            | Cause::End
+            | Cause::Other => false,
         }
     }
 }
 
 /// Returns the space for which an operation makes tables; 0 before the first one.
-pub(super) fn space_of(ops: &[Op], at: u32) -> u32 {
+pub(crate) fn space_of(ops: &[Op], at: u32) -> u32 {
     match ops.get(at as usize) {
         Some(&Op::Fork { child, .. }) => child,
         Some(&Op::Exec { next, .. }) => next,
