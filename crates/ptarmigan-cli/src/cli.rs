@@ -2,6 +2,7 @@
 //!
 //! [`command`] is the grammar with examples and exit codes in every help text. The pages of the
 //! manual ([`pages`]) and the completions of shells are made of it.
+mod docs;
 mod examples;
 mod hints;
 pub mod pages;
@@ -36,6 +37,7 @@ enum Command {
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
+    Docs(docs::DocsArgs),
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
 }
@@ -65,6 +67,7 @@ pub fn parse<S: Into<std::ffi::OsString> + Clone>(
     if let Some(args) = cli.command.as_mut().and_then(Command::baseline_mut) {
         let (command, matches) = leaf(&command, &matches);
         args.settings = baseline::settings(command, matches);
+        args.options = baseline::options(command, matches);
     }
     Ok(cli)
 }
@@ -103,6 +106,7 @@ impl Cli {
             Some(Command::Bench(args)) => args.run().map(|()| ExitCode::SUCCESS),
             Some(Command::Calibrate(args)) => calibrate::run(&args),
             Some(Command::Report(args)) => report::run(&args),
+            Some(Command::Docs(args)) => docs::run(&args),
             Some(Command::Completions(args)) => pages::completions(&args),
             Some(Command::Man(args)) => pages::man(&args),
             None => ptarmigan_replay::default_run(self.spread),

@@ -66,6 +66,15 @@ impl MachineName {
         clap::ValueEnum::to_possible_value(&self).map_or(String::new(), |value| value.get_name().to_owned())
     }
 
+    /// Names the machines that this build lacks, and how to get them. `None` if it has all.
+    pub fn hint() -> Option<String> {
+        let all =
+            <Self as clap::ValueEnum>::value_variants().iter().filter_map(clap::ValueEnum::to_possible_value);
+        let hidden: Vec<String> =
+            all.filter(|value| value.is_hide_set()).map(|value| value.get_name().to_owned()).collect();
+        (!hidden.is_empty()).then(|| format!("a build with --features formats has {} too", hidden.join(", ")))
+    }
+
     /// Says how to get a machine that this build lacks.
     #[cfg(not(feature = "formats"))]
     pub(super) fn not_in_this_build(self) -> Failure {

@@ -87,7 +87,7 @@ pub struct ReplayArgs {
     #[arg(help_heading = "Machine", long, value_name = "PARAMS", value_parser = parse_params)]
     pub(super) params: Option<Params>,
     /// Cost model by which TLBs are flushed: linux-33, power3-2001, always-full, always-page, or a
-    /// file as in docs/cost-models.md [default: linux-33; power3-2001 on ppc32].
+    /// file as `ptarmigan docs cost-models` says [default: linux-33; power3-2001 on ppc32].
     #[arg(help_heading = "Machine", long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
     /// The contents of `model`, once it is loaded.

@@ -97,7 +97,8 @@ struct CountOptions {
 
 #[derive(Args, Clone, Debug)]
 struct FlushOptions {
-    /// Cost model with prices: a shipped one, or a file as in docs/cost-models.md.
+    /// Cost model with prices: a shipped one, or a file as `ptarmigan docs cost-models`
+    /// says.
     #[arg(long, default_value = "power3-2001", value_name = "NAME|FILE")]
     model: String,
     #[command(flatten)]

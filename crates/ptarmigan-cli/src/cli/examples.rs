@@ -55,6 +55,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "Prints the forks and exits of two tasks.",
                 "ptarmigan inspect rustc --events --task 0,1 --kind clone,exit",
             ),
+            example(
+                "Writes all events for a data frame.",
+                "ptarmigan inspect rustc --events --csv > rustc.csv",
+            ),
             example("Reads a compressed trace from a pipe.", "xz -dc make.ptrace.xz | ptarmigan inspect -"),
         ],
     ),
@@ -153,6 +157,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             example("Writes a cost model of this host.", "ptarmigan calibrate -o host.json"),
             example("Uses it.", "ptarmigan replay --model host.json"),
+        ],
+    ),
+    (
+        "ptarmigan docs",
+        &[
+            example("Lists the documents.", "ptarmigan docs"),
+            example("Reads one about recording.", "ptarmigan docs recording | less"),
         ],
     ),
     (

@@ -1,10 +1,17 @@
 //! Hints for command lines that lack a command.
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use ptarmigan_replay::MachineName;
 use std::path::Path;
 
 /// Adds a hint where a file or a program stands in place of a command.
 pub(super) fn with_hint(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::InvalidValue && is_about_machine(&error) {
+        if let Some(hint) = MachineName::hint() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(hint)]));
+        }
+        return error;
+    }
     if error.kind() != ErrorKind::InvalidSubcommand {
         return error;
     }
@@ -18,6 +25,11 @@ pub(super) fn with_hint(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
     }
     error
+}
+
+/// Returns whether the error is about the value of `--arch`.
+fn is_about_machine(error: &clap::Error) -> bool {
+    matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--arch "))
 }
 
 /// Returns the command lines that may have been meant. `similar` says that a command has nearly

@@ -89,7 +89,7 @@ impl ReportArgs {
         let is_svg = |path: &PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("svg"));
         if let Some(path) = self.summary.as_ref().filter(|path| path.as_os_str() != "-" && !is_svg(path)) {
             return Err(Failure::new(format!(
-                "--summary {}: the card is SVG; name a file that ends with .svg (docs/report.md has a command \
+                "--summary {}: the card is SVG; name a file that ends with .svg (`ptarmigan docs report` has a command \
                  that makes a PNG of it)",
                 path.display()
             )));

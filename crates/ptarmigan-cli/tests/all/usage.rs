@@ -1,6 +1,6 @@
 //! The command line as its users meet it: help, examples, names that are wrong, pages of the
 //! manual, completions, terminals.
-use crate::program::{Temporary, fed, program, ptarmigan, reader_goes_away, shipped};
+use crate::program::{Temporary, crate_file, fed, program, ptarmigan, reader_goes_away, shipped};
 use ptarmigan_cli::cli;
 
 /// Calls `each` with every command that is not hidden, and its name as on the command line.
@@ -60,7 +60,7 @@ fn options_of_a_replay_are_in_groups() {
 
 #[test]
 fn wrong_names_get_the_nearest_ones() {
-    let cases: [(&[&str], i32, &str); 12] = [
+    let cases: [(&[&str], i32, &str); 13] = [
         (&["mp.ptrace"], 2, "tip: to count what the trace contains: ptarmigan inspect mp.ptrace"),
         (&["mp.ptrace"], 2, "tip: to write a page about it: ptarmigan report mp.ptrace -o report.html"),
         (&["sh"], 2, "tip: to record the program: ptarmigan record sh"),
@@ -68,6 +68,7 @@ fn wrong_names_get_the_nearest_ones() {
         (&["bench", "quicklst"], 2, "'quicklist'"),
         (&["replay", "--sanitise"], 2, "'--sanitize'"),
         (&["replay", "--policy", "ptarmgan"], 2, "'ptarmigan'"),
+        (&["replay", "--params", "magazine=100"], 2, "write quicklist=on,magazine=N"),
         (&["replay", "compil"], 1, "did you mean compile?"),
         (&["inspect", "../../traces/rustc.ptrac"], 1, "did you mean rustc.ptrace?"),
         (&["inspect", "nowhere/at/all.ptrace"], 1, "shipped recordings are compile, configure"),
@@ -81,6 +82,40 @@ fn wrong_names_get_the_nearest_ones() {
         assert!(err.contains(expected), "{args:?}: {err}");
         assert!(status == 2 || err.lines().count() == 1, "{args:?}: {err}");
     }
+}
+
+#[test]
+#[cfg(not(feature = "formats"))]
+fn a_machine_of_another_build_is_told_with_the_feature() {
+    for given in ["aarch64", "riscv", "sv3"] {
+        let out = ptarmigan(&["replay", "--arch", given]);
+        assert_eq!(out.status, Some(2));
+        assert!(out.err.contains("a build with --features formats has x86-64-5, sv32,"), "{}", out.err);
+        assert!(out.err.contains("aarch64-16k"), "{}", out.err);
+    }
+}
+
+#[test]
+fn documents_are_part_of_the_command() {
+    let list = ptarmigan(&["docs"]).good();
+    for line in list.lines() {
+        let name = line.split(' ').next().expect("a name");
+        let document = ptarmigan(&["docs", name]).good();
+        assert!(document.starts_with("# ") && document.lines().count() > 50, "{name}");
+        assert_eq!(document, std::fs::read_to_string(crate_file(&format!("{name}.md"))).expect("a file"));
+    }
+    assert!(list.lines().count() >= 5, "{list}");
+}
+
+#[test]
+fn outputs_are_tried_before_anything_is_measured() {
+    let started = std::time::Instant::now();
+    for place in ["/nonexistent/x.json", "/", "/dev/null"] {
+        let out = ptarmigan(&["calibrate", "-o", place]);
+        assert_eq!((out.status, out.err.lines().count()), (Some(1), 1), "{place}: {}", out.err);
+        assert!(out.err.contains(place), "{}", out.err);
+    }
+    assert!(started.elapsed().as_secs() < 20, "no host is calibrated in that time");
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(crate) struct KmapOptions {
     part: Vec<PartName>,
     /// Cost model by which the library's pool flushes on recordings, and that prices sweeps beside
     /// this host's: linux-33, power3-2001, always-full, always-page, or a file as in
-    /// docs/cost-models.md.
+    /// `ptarmigan docs cost-models`.
     #[arg(long, value_name = "NAME|FILE", default_value = "power3-2001")]
     model: String,
     /// Rounds to run. Each round runs every contender once.

@@ -112,7 +112,7 @@ fn unknown_callers(found: &CallersFound) {
 fn gaps(seen: &Seen) {
     if seen.found > 0 {
         print::error(&format!(
-            "{} appeared without a recorded fault (see docs/recording.md#what-is-found-at-stops); counts \
+            "{} appeared without a recorded fault (see `ptarmigan docs recording`, *What is found at stops*); counts \
              are corrected",
             several(seen.found, "page table")
         ));

@@ -30,8 +30,8 @@ pub(super) fn method(all: &[Figures]) -> String {
     ];
     let paragraphs: String = paragraphs.iter().map(|text| format!("<p>{}</p>\n", escape(text))).collect();
     format!(
-        "<footer>\n{paragraphs}<p>Documents: docs/report.md (this page), docs/advise.md, docs/recording.md, \
-         book/src/report.md. ptarmigan {}</p>\n</footer>\n",
+        "<footer>\n{paragraphs}<p>Documents: <code>ptarmigan docs report</code> (this page), <code>ptarmigan docs \
+         advise</code>, <code>ptarmigan docs recording</code>. ptarmigan {}</p>\n</footer>\n",
         env!("CARGO_PKG_VERSION")
     )
 }
