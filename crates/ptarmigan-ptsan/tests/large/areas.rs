@@ -1,7 +1,7 @@
 //! Random areas of the kernel's half, of blocks, pages and frames of the test's, while the free
 //! memory is in pieces. All CPUs use the pages all the time.
 use crate::rng::Rng;
-use crate::{pages_of, plain, used};
+use crate::{pages_of, plain};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrame, ORDERS};
@@ -58,7 +58,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         areas: &mut Vmalloc<'k, F, DirectMap>,
         live: &mut Vec<Live<'k>>,
     ) {
-        let (whole, attr, flags) = (Self::whole(), used(RW), AllocFlags::NORMAL);
+        let (whole, attr, flags) = (Self::whole(), RW, AllocFlags::NORMAL);
         let pages = match self.rng.below(6) {
             0 => 1 + self.rng.below(40),
             1 => whole - 1,
@@ -128,7 +128,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         Live(area, _): &Live<'k>,
     ) {
         let write = self.rng.below(2) == 0;
-        let change = |attr: Attr| if write { used(attr | RW) } else { attr.without(Attr::WRITE) };
+        let change = |attr: Attr| if write { attr | RW } else { attr.without(Attr::WRITE) };
         areas.protect(on, area, change).unwrap();
         for page in 0..area.pages() {
             self.pages.get_mut(&(area.start().0 + page * Self::PAGE)).unwrap().1 = write;

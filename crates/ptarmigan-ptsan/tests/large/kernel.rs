@@ -2,7 +2,7 @@
 //! sizes and groups mixed, compared with maps of their pages. All CPUs use the pages all the time.
 use crate::rng::Rng;
 use crate::steps::steps;
-use crate::{Pages, group_of, needed, pages_of, plain, used};
+use crate::{Pages, group_of, needed, pages_of, plain};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, Sv39Napot, X86_64};
 use ptarmigan::frames::AllocFlags;
@@ -129,9 +129,8 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         let (level, first) = self.place(owner);
         let (frame, attr, n) = (self.frame(level), attr::<F>(&mut self.rng), pages_of::<F>(level));
         // SAFETY: 1. nobody uses the memory behind the frames.
-        let done = unsafe {
-            owner.range.map_large(on, va::<F>(first), level, frame, used(attr), AllocFlags::NORMAL)
-        };
+        let done =
+            unsafe { owner.range.map_large(on, va::<F>(first), level, frame, attr, AllocFlags::NORMAL) };
         if owner.pages.range(first..first + n).next().is_none() {
             done.unwrap();
             Self::put(owner, first, n, frame, attr);
@@ -152,17 +151,17 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         // SAFETY: 1. nobody uses the memory behind the frames.
         let done = unsafe {
             match self.rng.below(6) {
-                0 => owner.range.map(on, at, frame, n, used(attr), flags),
-                1 => owner.range.map_range_large(on, at, frame, n, used(attr), Level::PTE, flags),
+                0 => owner.range.map(on, at, frame, n, attr, flags),
+                1 => owner.range.map_range_large(on, at, frame, n, attr, Level::PTE, flags),
                 2 => {
                     let sizes = Sizes::up_to(Level::PTE).with_groups();
-                    owner.range.map_range_large(on, at, frame, n, used(attr), sizes, flags)
+                    owner.range.map_range_large(on, at, frame, n, attr, sizes, flags)
                 }
                 3 | 4 => {
                     let sizes = Sizes::up_to(level).with_groups();
-                    owner.range.map_range_large(on, at, frame, n, used(attr), sizes, flags)
+                    owner.range.map_range_large(on, at, frame, n, attr, sizes, flags)
                 }
-                _ => owner.range.map_range_large(on, at, frame, n, used(attr), level, flags),
+                _ => owner.range.map_range_large(on, at, frame, n, attr, level, flags),
             }
         };
         if owner.pages.range(first..first + n).next().is_none() {
@@ -225,7 +224,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
     fn protect<M: Machine>(&mut self, on: On<'_, M>, owner: &mut Owner<'h, F>) {
         let (first, n) = self.part(owner);
         let to = attr::<F>(&mut self.rng);
-        self.change(on, owner, (first, n), |range| range.protect(on, va::<F>(first), n, |_| used(to)));
+        self.change(on, owner, (first, n), |range| range.protect(on, va::<F>(first), n, |_| to));
         owner.pages.range_mut(first..first + n).for_each(|(_, page)| page.1 = to);
     }
 

@@ -10,6 +10,7 @@ mod kernel;
 #[macro_use]
 #[path = "../driver/formats.rs"]
 mod formats;
+mod noted;
 #[path = "../driver/rng.rs"]
 mod rng;
 #[path = "../driver/steps.rs"]

@@ -114,6 +114,15 @@ impl Attr {
         self.without(Self::ACCESS)
     }
 
+    /// Returns the attributes of a page of the kernel's half. No code serves a fault there that has
+    /// to note an access, so a page that can be used is accessed, and one that can be written is
+    /// dirty, from the start.
+    pub(crate) const fn noted(self) -> Attr {
+        let used = if self.only(Attr(1 | 2 | 4)).0 != 0 { Self::ACCESSED } else { Attr(0) };
+        let written = if self.has(Self::WRITE) { Self::DIRTY } else { Attr(0) };
+        self.with(used).with(written)
+    }
+
     /// With those of `other`.
     #[inline]
     pub const fn with(self, other: Attr) -> Attr {

@@ -16,6 +16,9 @@
 //! none; [`Vmalloc::alloc_large`] takes whole blocks for large pages first. A large page or a group
 //! goes with its area, as a whole.
 //!
+//! Pages are accessed, and dirty if they can be written, [from the
+//! start](KernelRange#accessed-and-dirty).
+//!
 //! # Flushes
 //!
 //! An area that comes to be needs no flush, unless empty tables of former areas are in the way of

@@ -74,6 +74,13 @@ fn trees<F: Format>() -> [u32; 2] {
     counts
 }
 
+/// As a page of the kernel's half has them: no code notes an access there.
+fn noted(attr: Attr) -> Attr {
+    let used = [Attr::READ, Attr::WRITE, Attr::EXEC].into_iter().any(|access| attr.has(access));
+    let attr = if used { attr | Attr::ACCESSED } else { attr };
+    if attr.has(Attr::WRITE) { attr | Attr::DIRTY } else { attr }
+}
+
 /// The same for the kernel's half.
 fn kernels<F: Format>() {
     on_machine::<F, _>(small(), |host, on| {
@@ -97,7 +104,9 @@ fn kernels<F: Format>() {
             }
             let changed = range.protect(on, second, 1, |_| given);
             assert_eq!(changed, says.map_err(KernelRangeError::Inexpressible));
-            let expected = |first: bool| if says.is_ok() { Some(given) } else { (!first).then_some(plain) };
+            let expected = |first: bool| {
+                if says.is_ok() { Some(noted(given)) } else { (!first).then_some(noted(plain)) }
+            };
             let found = |at| range.query(on, at).map(|(_, attr)| attr);
             assert_eq!([found(at), found(second)], [expected(true), expected(false)]);
             range.unmap(on, at, 2, |_, _| {}).unwrap();

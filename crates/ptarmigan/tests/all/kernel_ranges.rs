@@ -21,7 +21,8 @@ use crate::common;
 const PAGE: u64 = 4096;
 const LEAF: u64 = 2 << 20;
 const START: u64 = 0xffff_c000_0000_0000;
-const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0);
+/// As pages of the kernel's half have it.
+const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::ACCESSED.0 | Attr::DIRTY.0);
 
 fn config(cpus: usize, mib: u64) -> HostConfig {
     HostConfig { cpus, bytes: mib << 20, prefault: 0, ..HostConfig::default() }
@@ -106,7 +107,7 @@ fn every_cpu_sees_in_every_space_what_is_mapped_and_nothing_that_was_unmapped() 
                     assert!(gone.into_iter().eq(expected.collect::<BTreeMap<_, _>>()));
                 }
                 4 | 5 => {
-                    let attr = if rng.below(2) == 0 { Attr::READ } else { RW };
+                    let attr = if rng.below(2) == 0 { Attr::READ | Attr::ACCESSED } else { RW };
                     owner.range.protect(on, at, n, |_| attr).unwrap();
                     for va in addresses {
                         owner.mapped.entry(va).and_modify(|(_, a)| *a = attr);

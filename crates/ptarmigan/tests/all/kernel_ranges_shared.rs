@@ -24,7 +24,8 @@ type F = X86_64;
 const PAGE: u64 = 4096;
 const LEAF: u64 = 2 << 20;
 const START: u64 = 0xffff_c000_0000_0000;
-const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0);
+/// As pages of the kernel's half have it.
+const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::ACCESSED.0 | Attr::DIRTY.0);
 const NORMAL: AllocFlags = AllocFlags::NORMAL;
 
 fn host(cpus: usize) -> Host<F> {

@@ -213,7 +213,8 @@ fn registers<F: Format>(memory: MemoryType) {
         let mut claims = places.filter_map(|at| host.kernel().claim(on, VirtAddr(at), bytes).ok());
         let mut boot = host.boot(Vmalloc::<F, DirectMap>::bytes(bytes)).unwrap();
         let Ok(mut areas) = Vmalloc::new(&mut boot, claims.next().unwrap()) else { panic!("no memory") };
-        let attr = F::nearest(Attr::READ | Attr::WRITE).with_memory(memory);
+        let noted = Attr::ACCESSED | Attr::DIRTY;
+        let attr = F::nearest(Attr::READ | Attr::WRITE | noted).with_memory(memory);
         let mut map = |at, bytes, attr| {
             // SAFETY: 1. nothing uses the pages.
             unsafe { areas.map_memory(on, PhysAddr(at), bytes, attr, AllocFlags::NORMAL) }

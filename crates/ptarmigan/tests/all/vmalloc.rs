@@ -19,6 +19,8 @@ const PAGE: u64 = 4096;
 const LEAF: u64 = 2 << 20;
 const START: u64 = 0xffff_c000_0000_0000;
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0);
+/// As pages of the kernel's half have it.
+const NOTED: Attr = Attr(RW.0 | Attr::ACCESSED.0 | Attr::DIRTY.0);
 const NORMAL: AllocFlags = AllocFlags::NORMAL;
 
 type Areas<'k> = Vmalloc<'k, X86_64, DirectMap>;
@@ -146,7 +148,7 @@ fn frames_of_a_device_stay_the_callers_and_protection_reaches_all_cpus() {
         let va = area.start().0 + page * PAGE;
         for cpu in 0..2 {
             let found = tlbs.access(&host, space.tree().root(), cpu, va);
-            assert_eq!(found, Some((Pfn(block.pfn().0 + page as u32), RW)));
+            assert_eq!(found, Some((Pfn(block.pfn().0 + page as u32), NOTED)));
         }
     }
     areas.protect(on, &area, |attr| attr.without(Attr::WRITE)).unwrap();

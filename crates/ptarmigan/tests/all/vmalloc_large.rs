@@ -17,6 +17,8 @@ const ORDER: u8 = 9;
 const LEAF: u64 = BLOCK * PAGE;
 const START: u64 = 0xffff_c000_0000_0000;
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0);
+/// As pages of the kernel's half have it.
+const NOTED: Attr = Attr(RW.0 | Attr::ACCESSED.0 | Attr::DIRTY.0);
 const NORMAL: AllocFlags = AllocFlags::NORMAL;
 
 type Areas<'k> = Vmalloc<'k, X86_64, DirectMap>;
@@ -49,7 +51,7 @@ fn leaves<M: Machine>(on: On<'_, M>, areas: &Areas<'_>, area: &Area<'_>) -> Vec<
     let (mut at, end) = (area.start().0, area.start().0 + area.pages() * PAGE);
     while at < end {
         let leaf = areas.range().query_leaf(on, VirtAddr(at)).expect("the area is mapped");
-        assert_eq!((leaf.at, leaf.attr), (VirtAddr(at), RW));
+        assert_eq!((leaf.at, leaf.attr), (VirtAddr(at), NOTED));
         match leaves.last_mut() {
             Some((shift, n)) if *shift == leaf.shift => *n += 1,
             _ => leaves.push((leaf.shift, 1)),

@@ -62,6 +62,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ) -> Result<(), E> {
         self.accept_mapping(on, at, pages)?;
         F::expresses(attr).map_err(MapError::from)?;
+        let attr = attr.noted();
         self.prepare(on, at, pages, flags)?;
         let filled = self.fill_pages(on, at, pages, attr.without_access(), next);
         self.finish_filling(on, at, pages, attr, filled, back)
@@ -99,6 +100,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ) -> Result<(), E> {
         self.accept_mapping(on, at, pages)?;
         F::expresses(attr).map_err(MapError::from)?;
+        let attr = attr.noted();
         self.accept_empty(on, at, pages)?;
         let absent = attr.without_access();
         let fill = || {

@@ -21,7 +21,7 @@ use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::adopt::{adopt, free_unlinked};
 use crate::table::changes::rehint;
-use crate::table::group::{Group, SET_BY_MMUS, group_shift, is_hinted};
+use crate::table::group::{Group, group_shift, is_hinted};
 use crate::table::large::{has_leaves, size, united};
 use crate::table::map_error::{CollapseError, MapError, check_frames};
 use crate::table::node::{Node, Use};
@@ -126,7 +126,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// let (first, attr) = (Pfn(0x8_0000), Attr::READ | Attr::WRITE);
     /// // SAFETY: no code uses the addresses.
     /// unsafe { range.map_range_large(on, start, first, pages, attr, Level(1), AllocFlags::NORMAL)? };
-    /// assert_eq!(range.query_leaf(on, start).map(|leaf| leaf.shift), Some(21));
+    /// let leaf = range.query_leaf(on, start).expect("it is mapped");
+    /// assert_eq!((leaf.shift, leaf.attr), (21, attr | Attr::ACCESSED | Attr::DIRTY));
     ///
     /// // One page less: no table is needed that was not reserved.
     /// range.unmap(on, VirtAddr(start.0 + 0x3000), 1, |_, frame| assert_eq!(frame, Pfn(0x8_0003)))?;
@@ -160,6 +161,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.accept_mapping(on, at, pages)?;
         check_frames::<F>(first, pages)?;
         F::expresses(attr)?;
+        let attr = attr.noted();
         Self::has_size(sizes.largest)?;
         let stretches = || stretches::<F>(at.0, pages << F::PAGE_SHIFT, first, sizes);
         let Some(wanted) = needed_for::<F>(stretches()) else {
@@ -325,7 +327,6 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// larger, stays.
     ///
     /// The large page takes the place of the table at once, and then every CPU forgets the table.
-    /// It is accessed, and dirty if it can be written: MMUs may note that of the parts meanwhile.
     /// Where the architecture demands a [break](Format::needs_break), an access of any CPU to the
     /// pages faults for a while, as for [`split`](Self::split).
     ///
@@ -359,9 +360,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         let breaks = F::EVER_BREAKS && F::needs_break(level, link, leaf);
         let unused = F::map_attr(level, leaf, Attr::without_access);
         if !breaks {
-            leaf = F::map_attr(level, leaf, |attr| {
-                attr | if attr.has(Attr::WRITE) { SET_BY_MMUS } else { Attr::ACCESSED }
-            });
+            leaf = F::map_attr(level, leaf, Attr::noted);
         }
         node.exchange_large(index, if breaks { unused } else { leaf }, Use::Walked);
         let replaced = Replaced::<F, M> { node: &node, index, link };

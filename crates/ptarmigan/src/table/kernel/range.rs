@@ -50,6 +50,13 @@ use crate::window::OpenWindow;
 /// A part of the kernel's half that its owner maps pages in. Dropping it keeps its pages mapped,
 /// and the range claimed, for as long as the map is there; [`release`](Self::release) gives it
 /// back.
+///
+/// # Accessed and dirty
+///
+/// Where the MMU does not note an access itself, as on most RISC-V and AArch64 CPUs, the first one
+/// faults. No code serves such a fault of the kernel. So each page that the kernel may use has
+/// [`Attr::ACCESSED`], and each one that it may write [`Attr::DIRTY`], on every architecture and
+/// from the start. Calls add both to the attributes that they are given.
 #[must_use = "a dropped range stays claimed: release it"]
 pub struct KernelRange<'k, F: Format, W> {
     pub(super) map: &'k KernelMap<F, W>,
@@ -267,7 +274,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Maps `pages` pages from `at` on to the frames from `first` on. On failure no page is mapped;
-    /// tables that were made stay for later.
+    /// tables that were made stay for later. The attributes of the pages are `attr`, and those that
+    /// [an MMU would note](Self#accessed-and-dirty).
     ///
     /// # Errors
     ///
@@ -291,7 +299,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         check_frames::<F>(first, pages)?;
         F::expresses(attr)?;
         self.prepare(on, at, pages, flags)?;
-        self.put_pages(on, at, first, pages, attr, false);
+        self.put_pages(on, at, first, pages, attr.noted(), false);
         Ok(())
     }
 
@@ -422,7 +430,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Gives each mapped page of `pages` pages from `at` on the attributes that `change` makes of
-    /// its own, and has every CPU forget its translations of those that differ. `change` is called
+    /// its own, with those that [an MMU would note](Self#accessed-and-dirty), and has every CPU
+    /// forget its translations of those that differ. `change` is called
     /// several times for a page: once before any page changes, and as MMUs set bits in between. For
     /// the same attributes it must return the same. Large pages that lie partly in there are
     /// split, for which tables are reserved, and groups unfolded. A group is changed as a whole.
@@ -456,7 +465,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         expressed?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         split_ends(self.map, on, self.span, (at, pages), &mut self.holdings.reserve, &mut stale)?;
-        let change = |level, raw| F::map_attr(level, raw, &change);
+        let change = |level, raw| F::map_attr(level, raw, |attr| change(attr).noted());
         if groups {
             change_groups(self.map, on, (at, pages), &mut stale, &|level, _, raw| change(level, raw))?;
         }

@@ -52,7 +52,8 @@ pub struct KernelSlots<'k, F: Format, W, M: Machine> {
 
 impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     /// Makes slots of a range that maps no page. Frames are shown in them with the attributes
-    /// `attr`, and with [`Attr::READ`] and [`Attr::WRITE`], which every slot has.
+    /// `attr`, and with [`Attr::READ`], [`Attr::WRITE`], [`Attr::ACCESSED`] and [`Attr::DIRTY`],
+    /// which every slot has.
     ///
     /// If this unwinds, out of the machine's code, the range can be
     /// [claimed](crate::table::KernelMap::claim) as it was left: entries of slots that were made
@@ -74,6 +75,7 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
         if let Err(e) = F::expresses(attr) {
             return Err(Refused { value: range, error: SlotsError::Map(e.into()) });
         }
+        let attr = attr.noted();
         let entries = F::entries(Level::PTE);
         let (start, pages) = (range.start(), range.len() >> F::PAGE_SHIFT);
         let tables = match boot.take(pages as usize / entries, |_| PhysAddr(0)) {

@@ -11,7 +11,8 @@ use ptarmigan_hosted::Host;
 
 const START: u64 = 0xffff_c000_0000_0000;
 const LEAF: u64 = 2 << 20;
-const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0);
+/// As pages of the kernel's half have it.
+const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::ACCESSED.0 | Attr::DIRTY.0);
 
 /// The present entry that an MMU finds for `va`.
 fn walk(host: &Host<X86_64>, va: u64) -> Option<(Pfn, Attr)> {
