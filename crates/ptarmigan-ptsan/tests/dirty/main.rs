@@ -4,6 +4,7 @@
 //! The MMUs set accessed and dirty bits, and do not set a bit again that their CPU remembers as
 //! set. CPUs write in the middle of a log, too: while it tells pages, and before its flush. So a
 //! write is told by that log or by the next one.
+mod groups;
 mod mmu;
 mod race;
 #[macro_use]

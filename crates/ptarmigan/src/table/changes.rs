@@ -103,7 +103,7 @@ where
 {
     let (others, level, old) = (changes.users(), group.level(), group.leaf());
     let new = change(level, group.va(), old);
-    if new == old && group.is_hinted() == hint {
+    if new == old && group.is(new, hint) {
         return Ok(());
     }
     group.before_changed(changes.cpu(), old, new);

@@ -165,6 +165,12 @@ impl<'n, 'w, F: Format, W: OpenWindow> Group<'n, 'w, F, W> {
         if hint { F::hinted(self.level(), raw) } else { raw }
     }
 
+    /// Whether all its entries are those of the group whose first leaf is `first`. The leaf of a
+    /// group has bits that one entry may be without.
+    pub fn is(&self, first: u64, hint: bool) -> bool {
+        self.indices().all(|index| self.node.load(index) == self.entry(first, index, hint))
+    }
+
     /// Lets no MMU use its entries; returns the [leaf](Self::leaf) as it was then.
     pub fn break_off(&self) -> u64 {
         let (mut first, mut set) = (0, Attr::default());
