@@ -89,8 +89,8 @@ pub enum HostError {
     WrongMachine(WrongMachine),
     /// A historic policy cannot have so many lists.
     Lists(ListsRefused),
-    /// Another machine has the host, or was dropped before its spaces, trees and ranges of the
-    /// kernel's half had ended, or after all CPUs had known spaces by one number.
+    /// Another machine has the host, or had it and [cannot be
+    /// followed](crate::HostMachine::new).
     InUse,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for HostError {
             HostError::WrongMachine(e) => e.fmt(f),
             HostError::Lists(e) => e.fmt(f),
             HostError::InUse => f.write_str(
-                "the host has a machine, or had one that cannot be followed: end its spaces before it is dropped",
+                "the host has a machine, or had one that left spaces, or whose TLBs may remember some: make a new host",
             ),
         }
     }

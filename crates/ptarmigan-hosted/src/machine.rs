@@ -82,7 +82,9 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     ///
     /// A host has one machine at a time. The next one can be made when this one has been dropped,
     /// provided that all its spaces and trees had ended, and its ranges of the kernel's half been
-    /// released. Frames that CPUs still hold or have parked then are lost to the host:
+    /// released. Where the MMUs broadcast invalidations and `config` gives them ASIDs, it must have
+    /// had no space or tree at all: TLBs may remember one under a number that the next machine
+    /// hands out again. Frames that CPUs still hold or have parked then are lost to the host:
     /// [`drain`](Self::drain) gives them back.
     ///
     /// # Errors

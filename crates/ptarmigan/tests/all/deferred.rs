@@ -125,6 +125,9 @@ fn no_area_is_made_at_the_addresses_before_all_have_forgotten_them() {
             let edit = space.edit(a).unwrap();
             assert_eq!(edit.find_gap(4 * PAGE, below).unwrap().end, AT - PAGE, "it looks elsewhere");
             assert_eq!(edit.find_gap(2 * PAGE, AT + 7 * PAGE).unwrap().start, AT + 5 * PAGE);
+            // Lengths are rounded up to pages; one that cannot be has no gap.
+            let (one, none) = (edit.find_gap(PAGE + 1, AT + 7 * PAGE), edit.find_gap(u64::MAX, below));
+            assert_eq!((one, none), (edit.find_gap(2 * PAGE, AT + 7 * PAGE), None));
             call(&mut space);
             assert!(told.take().contains(&FULL), "call {i}");
             assert_eq!((m.parking().parked(a.pin()), a.collect()), (0, 0));
