@@ -318,7 +318,8 @@ fn mremap<F: Format, M: SpaceMachine>(
         let end = if n == last && last == 0 && to.len() > from.len() { to.end } else { start + piece.len() };
         space.mremap(*piece, VirtRange { start, end }, keep)?;
         if keep {
-            space.retag(*piece, |old| old & !tags::LOCKS)?;
+            // All of the old area, however much of it has moved.
+            space.retag_area(VirtAddr(piece.start), |old| old & !tags::LOCKS)?;
         }
         if to.len() > from.len() && area.tag & tags::LOCKED != 0 {
             let grown = VirtRange { start: start + piece.len(), end };

@@ -228,13 +228,18 @@ pub struct Area {
     /// Properties that the caller knows and the library does not: areas that differ in them do not
     /// join (in Linux `VM_LOCKED`, `VM_DONTDUMP` and others).
     pub tag: u16,
+    /// Whose private pages it has: a number below 4096 that the library gives when
+    /// [`PRIVATE_PAGES`](AreaFlags::PRIVATE_PAGES) is set, and 0 until then. Areas with different
+    /// numbers do not join (in Linux an `anon_vma`): see docs/linux.md, "Areas".
+    pub history: u16,
 }
 
 impl Area {
     /// An area, with tag 0.
     pub fn new(range: VirtRange, flags: AreaFlags, object: impl Into<Object>) -> Self {
         let Object { id, offset } = object.into();
-        let area = Area { start: range.start, end: range.end, offset, object: id, flags, tag: 0 };
+        let (start, end) = (range.start, range.end);
+        let area = Area { start, end, offset, object: id, flags, tag: 0, history: 0 };
         if flags.has_object() { area } else { Area { offset: range.start, ..area } }
     }
 
@@ -303,15 +308,48 @@ impl Area {
     }
 
     /// Whether `next` can be one area with it: it begins where this one ends, is alike, and
-    /// continues the same object.
+    /// continues the same object, and their private pages may be of one history.
     pub(super) fn joins(&self, next: &Area) -> bool {
+        self.continues(next, AreaFlags::PRIVATE) && self.agrees(next)
+    }
+
+    /// Whether `next` begins where this one ends, continues the same object, and is alike but for
+    /// the flags in `but`.
+    #[inline]
+    fn continues(&self, next: &Area, but: AreaFlags) -> bool {
         self.end == next.start
             && self.offset_at(next.start) == next.offset
-            && self.flags.without(AreaFlags::PRIVATE) == next.flags.without(AreaFlags::PRIVATE)
-            && (self.flags == next.flags
-                || !(self.flags.has(AreaFlags::INHERITED) || next.flags.has(AreaFlags::INHERITED)))
+            && self.flags.without(but) == next.flags.without(but)
             && self.object == next.object
             && self.tag == next.tag
+    }
+
+    /// Whether private pages of both may be in one area: they have one history, or one of the two
+    /// has none and the other's began here.
+    #[inline]
+    pub(super) fn agrees(&self, other: &Area) -> bool {
+        let (one, two) = (self.history, other.history);
+        one == two || (one == 0 || two == 0) && !self.flags.with(other.flags).has(AreaFlags::INHERITED)
+    }
+
+    /// Returns both as one area, which `next` [can be](Self::joins) with it.
+    #[inline]
+    pub(super) fn joined(self, next: &Area) -> Area {
+        let (flags, history) = (self.flags.with(next.flags), self.history | next.history);
+        Area { end: next.end, flags, history, ..self }
+    }
+
+    /// Returns the same without private pages.
+    pub(super) fn without_private(self) -> Area {
+        Area { flags: self.flags.without(AreaFlags::PRIVATE), history: 0, ..self }
+    }
+
+    /// The history that `next`, which begins where this area ends, or the other way round, passes on
+    /// to its neighbour that has none. They may differ in permissions.
+    pub(super) fn passes_on(&self, next: &Area, which: &Area) -> Option<u16> {
+        let but = AreaFlags::PRIVATE.with(AreaFlags::PERMISSIONS);
+        let has = which.history != 0 && !which.flags.has(AreaFlags::INHERITED);
+        (has && self.continues(next, but)).then_some(which.history)
     }
 
     /// Whether fork copies the tables of this area; others are filled again by faults

@@ -291,8 +291,9 @@ impl<F: Format> State<F> {
         }
         // Linux prepares for private pages whatever the access is, and before it looks at the
         // limit.
+        self.areas.begin_private_in(on, area.range());
+        area = self.areas.at_or_after(on, va.0).ok_or(none)?;
         let old = area.start;
-        area.flags = area.flags.with(AreaFlags::PRIVATE_PAGES);
         let grows = (area.end - start) >> F::PAGE_SHIFT <= u64::from(self.stack_limit);
         if grows {
             self.settle(on, tlb, VirtRange { start, end: old })?;
@@ -322,7 +323,7 @@ impl<F: Format> State<F> {
     #[inline]
     fn note_private<M: SpaceMachine>(&self, on: On<'_, M>, flags: AreaFlags, hint: Hint) {
         if !flags.has(AreaFlags::PRIVATE_PAGES) {
-            self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
+            self.areas.begin_private(on, hint);
         }
     }
 

@@ -281,7 +281,7 @@ impl<F: Format> State<F> {
             // Before code of the machine that may unwind.
             if let Some((block, hint)) = own {
                 block.keep();
-                self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
+                self.areas.begin_private(on, hint);
             }
             on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
             return Some(Outcome::Done(done));
@@ -362,7 +362,7 @@ impl<F: Format> State<F> {
             block.keep();
             if zeroes {
                 // Areas may have been cut since reads mapped it, and no other write will fault.
-                areas.mark_all(on, VirtRange { start, end }, AreaFlags::PRIVATE_PAGES);
+                areas.begin_private_in(on, VirtRange { start, end });
             } else {
                 // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a
                 // reference to the whole.

@@ -75,7 +75,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.clear_range(range)?;
         self.settle(range)?;
         let new = self.state.large.in_new_areas;
-        let flags = area.flags.without(AreaFlags::PRIVATE).may_be_large::<F>(new);
+        let area = area.without_private();
+        let flags = area.flags.may_be_large::<F>(new);
         self.state.areas.insert(self.on, Area { flags, ..area })
     }
 
@@ -90,6 +91,25 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state.areas.change_range(self.on, range, |a| a.tag = change(a.tag))
     }
 
+    /// Gives the whole area at `va` the tag that `change` makes of its own. Unlike
+    /// [`retag`](Self::retag) it joins the area with no other one: Linux does so where it clears a
+    /// flag in place, as `MREMAP_DONTUNMAP` clears a lock.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError::NoArea`] if no area lies there.
+    pub fn retag_area(&mut self, va: VirtAddr, change: impl Fn(u16) -> u16) -> Result<(), AreaError> {
+        let area = self.state.areas.find(self.on, va.0).ok_or(self.no_area(va))?;
+        self.state.areas.change_whole(self.on, area.range(), |a| Area { tag: change(a.tag), ..a });
+        Ok(())
+    }
+
+    /// The error where no area has the page at `va`.
+    fn no_area(&self, va: VirtAddr) -> AreaError {
+        let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
+        AreaError::NoArea(VirtRange { start, end: start.saturating_add(1 << F::PAGE_SHIFT) })
+    }
+
     /// Has fork copy the tables of the area at `va` from now on, as if a private page had been
     /// written there. Linux does so where it prepares an `anon_vma` ahead of a write, and where
     /// entries hold marks.
@@ -98,11 +118,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// [`AreaError::NoArea`] if no area lies there.
     pub fn copy_on_fork(&mut self, va: VirtAddr) -> Result<(), AreaError> {
-        let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        let end = page.saturating_add(1 << F::PAGE_SHIFT);
-        let none = AreaError::NoArea(VirtRange { start: page, end });
-        let (hint, _) = self.state.areas.search(self.on, va.0).ok_or(none)?;
-        self.state.areas.mark(self.on, hint, AreaFlags::PRIVATE_PAGES);
+        let (hint, _) = self.state.areas.search(self.on, va.0).ok_or(self.no_area(va))?;
+        self.state.areas.begin_private(self.on, hint);
         Ok(())
     }
 
@@ -153,10 +170,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state.stack_limit = u32::try_from(bytes >> F::PAGE_SHIFT).unwrap_or(u32::MAX);
     }
 
-    /// The highest gap of `len` bytes below `below`, for callers that do not care where. Addresses
-    /// that other CPUs have not forgotten yet ([`Unmapping::Deferred`]) are taken if there are no
-    /// others.
+    /// Returns the highest gap below `below` for `len` bytes, rounded up to whole pages, for callers
+    /// that do not care where. Addresses that other CPUs have not forgotten yet
+    /// ([`Unmapping::Deferred`]) are taken if there are no others.
     pub fn find_gap(&self, len: u64, below: u64) -> Option<VirtRange> {
+        let len = len.checked_next_multiple_of(1 << F::PAGE_SHIFT)?;
         let left = self.state.left.range(self.on);
         let gap = self.gap_beside(left, len, below);
         if left.is_some() && gap.is_none() { self.gap_beside(None, len, below) } else { gap }
@@ -403,7 +421,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             self.state.areas.join_around(self.on, moved);
             return relocated;
         }
-        let whole = area.range() == moved;
         // An area without pages of its own does not depend yet on its address.
         let fresh = !area.flags.has_object() && !area.flags.has(AreaFlags::PRIVATE_PAGES);
         let offset = if fresh { to.start } else { area.offset_at(from.start) };
@@ -420,13 +437,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if !keep {
             let gone = self.clear_range(moved);
             debug_assert!(gone.is_ok(), "the area has been cut out");
-        } else if whole {
-            // All its private pages have gone.
-            let none = self
-                .state
-                .areas
-                .change_range(self.on, moved, |a| a.flags = a.flags.without(AreaFlags::PRIVATE));
-            debug_assert!(none.is_ok(), "the area is not cut");
+        } else {
+            // All private pages of whole areas have gone. Linux joins none of them now.
+            let is_whole = |area: Area| area.range().and(moved) == area.range();
+            let empty = |area: Area| if is_whole(area) { area.without_private() } else { area };
+            self.state.areas.change_whole(self.on, moved, empty);
         }
         if keep && self.state.empty_tables == EmptyTables::Freed {
             self.unmap_gone(moved);
@@ -469,9 +484,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             let differs = AreaFlags(a.flags.0 ^ all.flags.0).without(AreaFlags::PRIVATE);
             let follows = a.object == all.object
                 && a.tag == all.tag
+                && (a.history == all.history || a.history == 0 || all.history == 0)
                 && (a.object == 0 || all.offset_at(a.start) == a.offset);
             alike &= a.start <= end && differs == AreaFlags(0) && follows;
             all.flags = all.flags.with(a.flags);
+            all.history |= a.history;
             end = a.end;
         });
         if alike && end >= range.end { Ok(all) } else { Err(none) }

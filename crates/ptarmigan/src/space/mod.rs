@@ -29,7 +29,7 @@ mod zero_block;
 
 pub use crate::format::Access;
 pub use area::{Area, AreaFlags, LargePages, Object};
-pub use areas::{AreaError, AreasRef};
+pub use areas::{AreaError, AreasRef, MAX_AREAS};
 pub use empty::EmptyTables;
 pub use fault::{Done, FaultError};
 pub use large::{CollapseLimits, Collapsed};

@@ -48,6 +48,8 @@ mod high_tables;
 #[cfg(not(miri))]
 mod highmem;
 #[cfg(not(miri))]
+mod histories;
+#[cfg(not(miri))]
 mod history;
 #[cfg(not(miri))]
 mod hosts;
@@ -79,6 +81,8 @@ mod layers;
 mod linux_areas;
 #[cfg(not(miri))]
 mod low_memory;
+#[cfg(not(miri))]
+mod many_areas;
 #[cfg(not(miri))]
 mod memory_types;
 #[cfg(not(miri))]

@@ -4,7 +4,10 @@
 //! a word of its own. Programs really read and write through the sanitizer's software MMUs, so
 //! sharing, copy-on-write, stale translations and lost pages all show as a wrong word.
 use super::*;
-use ptarmigan::space::{Access as Touch, Advice, AreaError, AreaFlags, FaultError, SpaceMachine, SpaceMut};
+use ptarmigan::space::{
+    Access as Touch, Advice, Area, AreaError, AreaFlags, FaultError, SpaceMachine, SpaceMut,
+};
+use std::collections::BTreeSet;
 
 const PAGE: u64 = 4096;
 const STACK: u64 = 24;
@@ -367,12 +370,17 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let here = on(self.m, &pin);
         let process = &mut self.processes[at];
         let result = process.edit(here).mremap(from, new, keep);
-        let behind = first.flags.has(AreaFlags::BACKED) || first.flags.has(AreaFlags::SHARED);
-        if behind && matches!(result, Err(AreaError::NoArea(_))) {
-            // Neighbours that look alike show different parts of their objects.
-            let mut areas = 0;
-            process.space.areas().each(here, from, |_| areas += 1).expect(OURS);
-            assert!(areas > 1, "{result:?}");
+        if matches!(result, Err(AreaError::NoArea(_))) {
+            // Neighbours that look alike show different parts of their objects, or have private pages
+            // of different histories.
+            let behind = first.flags.has(AreaFlags::BACKED) || first.flags.has(AreaFlags::SHARED);
+            let (mut areas, mut histories) = (0, BTreeSet::new());
+            let each = |area: &Area| {
+                areas += 1;
+                histories.extend((area.history != 0).then_some(area.history));
+            };
+            process.space.areas().each(here, from, each).expect(OURS);
+            assert!(areas > 1 && (behind || histories.len() > 1), "{result:?}");
             // A move that shrinks has cut the tail nevertheless.
             process.model.clear((start + len).min(end), end);
             return Ok(());

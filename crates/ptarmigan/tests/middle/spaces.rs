@@ -220,6 +220,11 @@ fn call<F: Watchable, M: SpaceMachine>(
                 see();
                 tag + 1
             });
+            let whole = space.edit(on).unwrap().retag_area(VirtAddr(BASE), |tag| {
+                see();
+                tag
+            });
+            whole.unwrap();
             let Ok(tree) = Tree::<F>::new(on, NORMAL) else { return false };
             made.trees.push(tree);
             let tree = made.trees.last_mut().unwrap();

@@ -356,7 +356,9 @@ impl<A: Arch> Sys<'_, A> {
             edit.mremap(from, target, keeps).map_err(|e| match e {
                 AreaError::NoArea(_) => Errno::EFAULT,
                 e => error(e),
-            })
+            })?;
+            // All of the old area, however much of it has moved.
+            if keeps { edit.retag_area(VirtAddr(at), |tag| tag & !LOCKED).map_err(error) } else { Ok(()) }
         })??;
         Ok(target.start)
     }

@@ -1,4 +1,5 @@
 //! Says why areas cannot be changed.
+use super::MAX_AREAS;
 use crate::addr::{PhysAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::error::error;
@@ -13,7 +14,7 @@ use core::fmt;
 pub enum AreaError {
     /// A frame was needed for records and memory was exhausted.
     NoFrame(NoFrame),
-    /// There are too many areas: 65,000 fit in any order.
+    /// There are [`MAX_AREAS`] areas. Each that is unmapped makes room for another one.
     TooMany,
     /// The range is empty, or not made of whole pages of user addresses.
     BadRange(VirtRange),
@@ -54,7 +55,9 @@ impl fmt::Display for AreaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AreaError::NoFrame(e) => e.fmt(f),
-            AreaError::TooMany => write!(f, "too many areas in one address space"),
+            AreaError::TooMany => {
+                write!(f, "an address space has {MAX_AREAS} areas at the most: unmap some first")
+            }
             AreaError::BadRange(r) => write!(f, "{r:?} is not a range of whole pages of user addresses"),
             AreaError::Overlap(r) => write!(f, "an area lies in {r:?} already"),
             AreaError::NoArea(r) => write!(f, "no area lies in {r:?}"),

@@ -43,12 +43,23 @@ impl Hint {
     }
 }
 
-/// An area as it is kept. The flags are changed by shared faults too: these only ever add one.
+/// The bits of a history in the lower half of an offset, which is one of whole frames.
+const HISTORY: u32 = FRAME_SIZE as u32 - 1;
+
+/// Returns the history number `n` of a space.
+pub(super) fn history(n: u32) -> u16 {
+    (1 + n % HISTORY) as u16
+}
+
+/// An area as it is kept. The flags and the history are changed by shared faults too: these only
+/// ever add a flag, and give an area without a history one.
 #[repr(C)]
 pub(super) struct Record {
     pub(super) start: u64,
     pub(super) end: u64,
-    offset: u64,
+    /// The lower half of the offset, and the history.
+    offset_low: AtomicU32,
+    offset_high: u32,
     object: u32,
     pub(super) flags: AtomicU16,
     tag: u16,
@@ -58,15 +69,40 @@ impl Record {
     #[inline]
     pub(super) fn area(&self) -> Area {
         let flags = AreaFlags(self.flags.load(Relaxed));
-        let Record { start, end, offset, object, tag, .. } = *self;
-        Area { start, end, offset, object, flags, tag }
+        let Record { start, end, offset_high, object, tag, .. } = *self;
+        let low = self.offset_low.load(Relaxed);
+        let offset = u64::from(offset_high) << 32 | u64::from(low & !HISTORY);
+        Area { start, end, offset, object, flags, tag, history: (low & HISTORY) as u16 }
     }
 
-    /// Makes it one that fork has passed on.
+    /// Makes it one that fork has passed on, the `histories`-th one with private pages: each of them
+    /// begins a history of its own.
     #[inline]
-    pub(super) fn inherit(&self) {
-        let flags = AreaFlags(self.flags.load(Relaxed));
-        self.flags.store(flags.inherited().0, Relaxed);
+    pub(super) fn inherit(&self, histories: &mut u32) {
+        let flags = AreaFlags(self.flags.load(Relaxed)).inherited();
+        self.flags.store(flags.0, Relaxed);
+        let low = self.offset_low.load(Relaxed);
+        if low & HISTORY == 0 {
+            return;
+        }
+        let mut own = 0;
+        if flags.has(AreaFlags::PRIVATE_PAGES) {
+            own = history(*histories);
+            *histories = histories.wrapping_add(1);
+        }
+        self.offset_low.store(low & !HISTORY | u32::from(own), Relaxed);
+    }
+
+    /// Begins the history `own`, unless it has one, and notes that it has private pages.
+    #[inline]
+    pub(super) fn begin(&self, own: u16) {
+        let low = self.offset_low.load(Relaxed);
+        if low & HISTORY == 0 {
+            // Another fault may be faster: then that one's history stays.
+            let begun = low | u32::from(own) & HISTORY;
+            let _ = self.offset_low.compare_exchange(low, begun, Relaxed, Relaxed);
+        }
+        self.flags.fetch_or(AreaFlags::PRIVATE_PAGES.0, Relaxed);
     }
 
     /// The area's flags, if `va` lies in it.
@@ -79,8 +115,10 @@ impl Record {
 impl From<Area> for Record {
     #[inline]
     fn from(area: Area) -> Self {
-        let Area { start, end, offset, object, flags, tag } = area;
-        Record { start, end, offset, object, flags: AtomicU16::new(flags.0), tag }
+        let Area { start, end, offset, object, flags, tag, history } = area;
+        let low = offset as u32 & !HISTORY | u32::from(history) & HISTORY;
+        let (offset_low, offset_high) = (AtomicU32::new(low), (offset >> 32) as u32);
+        Record { start, end, offset_low, offset_high, object, flags: AtomicU16::new(flags.0), tag }
     }
 }
 

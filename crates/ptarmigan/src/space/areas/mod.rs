@@ -2,8 +2,20 @@
 //!
 //! Records lie sorted in leaf frames of 127; from the second leaf on, a directory frame lists the
 //! leaves in order. So a small process needs one frame, lookup is two binary searches, and fork
-//! copies frames. The directory holds 1024 leaves: 130,000 areas if they come in order, 65,000 at
-//! the least, Linux's limit.
+//! copies frames.
+//!
+//! # The most areas
+//!
+//! A space has [`MAX_AREAS`] areas at the most, in whatever order they come and go. The directory
+//! lists 1024 leaves:
+//!
+//! 1. A full leaf is split where the new record lies. So a leaf that is filled from one side, up or
+//!    down, is full when the next one begins.
+//! 2. Two neighbouring leaves become one when they have few records together. That is looked at
+//!    after a split, and after every 16th removal from a leaf.
+//! 3. If a leaf is to be split and the directory is full, two neighbouring leaves that fit into one
+//!    are joined first. There are two, because 512 pairs of which none fits into one leaf of 127
+//!    have 65,536 records.
 mod error;
 mod leaf;
 mod ranges;
@@ -13,6 +25,7 @@ use super::area::Area;
 use crate::addr::{Pfn, VirtRange};
 use crate::cpu::{MachineId, WrongMachine};
 use crate::machine::{Machine, On};
+use crate::sync::atomic::AtomicU32;
 pub use error::AreaError;
 pub(super) use leaf::Hint;
 
@@ -94,6 +107,10 @@ impl<'a> AreasRef<'a> {
     }
 }
 
+/// The number of areas that a space has at the most: Linux's default (`vm.max_map_count`). One more
+/// is [`AreaError::TooMany`].
+pub const MAX_AREAS: u32 = 65_530;
+
 /// The areas of one space. They do not know their machine: callers pass the one that they have
 /// compared with the space's.
 pub(super) struct Areas {
@@ -101,4 +118,6 @@ pub(super) struct Areas {
     root: Pfn,
     leaves: u32,
     len: u32,
+    /// How many [histories](Area::history) have begun.
+    histories: AtomicU32,
 }

@@ -4,7 +4,6 @@ use super::{AreaError, Areas};
 use crate::addr::VirtRange;
 use crate::machine::{Machine, On};
 use crate::space::area::{Area, AreaFlags};
-use crate::sync::atomic::Ordering::Relaxed;
 
 impl Areas {
     /// The area that `va` lies in.
@@ -49,17 +48,32 @@ impl Areas {
         self.get(on, hint.spot())
     }
 
-    /// Adds `flags` to the area that was just found at `hint`. Others may be doing the same.
-    pub(in crate::space) fn mark<M: Machine>(&self, on: On<'_, M>, hint: Hint, flags: AreaFlags) {
+    /// Notes that the area that was just found at `hint` has private pages. Others may be doing the
+    /// same. If it has no [history](Area::history), that is the one of a neighbour, of the next area
+    /// rather than of the one before it, or begins now.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::space) fn begin_private<M: Machine>(&self, on: On<'_, M>, hint: Hint) {
         let at = hint.spot();
-        self.leaf(on, at.leaf, |l| l.at(at.index).flags.fetch_or(flags.0, Relaxed));
+        let area = self.get(on, at);
+        if area.history != 0 {
+            return;
+        }
+        let next = self.next(on, at).map(|next| self.get(on, next));
+        let of_next = next.and_then(|next| area.passes_on(&next, &next));
+        let history = of_next.or_else(|| {
+            let before = self.get(on, self.before(on, Some(at))?);
+            before.passes_on(&area, &before)
+        });
+        let history = history.unwrap_or_else(|| self.new_history());
+        self.leaf(on, at.leaf, |l| l.at(at.index).begin(history));
     }
 
-    /// Adds `flags` to each area that has anything in `range`.
-    pub fn mark_all<M: Machine>(&self, on: On<'_, M>, range: VirtRange, flags: AreaFlags) {
+    /// Notes that each area that has anything in `range` has private pages.
+    pub fn begin_private_in<M: Machine>(&self, on: On<'_, M>, range: VirtRange) {
         self.each(on, range, |area| {
             if let Some((hint, _)) = self.search(on, area.start) {
-                self.mark(on, hint, flags);
+                self.begin_private(on, hint);
             }
         });
     }
@@ -82,45 +96,43 @@ impl Areas {
         }
     }
 
-    /// Adds an area, joined with its neighbours where they are alike.
+    /// Adds an area, joined with its neighbours where they are alike. If their private pages are of
+    /// different histories, it goes to the one before, as in Linux.
     ///
     /// # Errors
     ///
     /// [`AreaError`]; the areas are unchanged then.
     pub fn insert<M: Machine>(&mut self, on: On<'_, M>, mut area: Area) -> Result<(), AreaError> {
         let next = self.seek(on, area.start);
-        if let Some(next) = next {
-            let there = self.get(on, next);
-            if there.start < area.end {
-                return Err(AreaError::Overlap(area.range()));
-            }
-            if area.joins(&there) {
-                area.end = there.end;
-                area.flags = area.flags.with(there.flags);
-                if let Some(before) = self.before(on, Some(next)) {
-                    let mut left = self.get(on, before);
-                    if left.joins(&area) {
-                        left.end = area.end;
-                        left.flags = left.flags.with(area.flags);
-                        self.set(on, before, left);
-                        self.remove(on, next);
-                        return Ok(());
-                    }
-                }
-                self.set(on, next, area);
-                return Ok(());
-            }
+        let there = next.map(|next| self.get(on, next));
+        if there.is_some_and(|there| there.start < area.end) {
+            return Err(AreaError::Overlap(area.range()));
         }
+        let mut place = None;
         if let Some(before) = self.before(on, next) {
-            let mut left = self.get(on, before);
+            let left = self.get(on, before);
             if left.joins(&area) {
-                left.end = area.end;
-                left.flags = left.flags.with(area.flags);
-                self.set(on, before, left);
-                return Ok(());
+                (place, area) = (Some(before), left.joined(&area));
             }
         }
-        self.add(on, next, area)
+        if let (Some(next), Some(there)) = (next, there)
+            && area.joins(&there)
+        {
+            area = area.joined(&there);
+            if let Some(before) = place {
+                self.set(on, before, area);
+                self.remove(on, next);
+                return Ok(());
+            }
+            place = Some(next);
+        }
+        match place {
+            Some(place) => {
+                self.set(on, place, area);
+                Ok(())
+            }
+            None => self.add(on, next, area),
+        }
     }
 
     /// Makes `at` a border between areas: splits the area it lies inside of.
@@ -147,16 +159,15 @@ impl Areas {
     ///
     /// # Errors
     ///
-    /// [`AreaError`] if cutting needed a frame; then areas may have been cut, but are unchanged
-    /// otherwise.
+    /// [`AreaError`] if cutting needed a frame, or more areas than there may be; the areas are
+    /// unchanged then.
     pub fn remove_range<M: Machine>(
         &mut self,
         on: On<'_, M>,
         range: VirtRange,
         mut gone: impl FnMut(&Area),
     ) -> Result<(), AreaError> {
-        self.cut(on, range.start)?;
-        self.cut(on, range.end)?;
+        self.cut_out(on, range)?;
         while let Some(at) = self.seek(on, range.start) {
             let area = self.get(on, at);
             if area.start >= range.end {
@@ -219,8 +230,7 @@ impl Areas {
             return Ok(());
         }
         if reaches_beyond {
-            self.cut(on, range.start)?;
-            self.cut(on, range.end)?;
+            self.cut_out(on, range)?;
             first = self.seek(on, range.start);
         }
         let mut at = first;
@@ -254,11 +264,32 @@ impl Areas {
             let Some(next) = self.next(on, place) else { break };
             let right = self.get(on, next);
             if left.joins(&right) {
-                self.remove(on, next);
-                self.set(on, place, Area { end: right.end, flags: left.flags.with(right.flags), ..left });
+                self.set(on, place, left.joined(&right));
+                if self.remove(on, next) {
+                    at = self.seek(on, left.start);
+                }
             } else {
                 at = Some(next);
             }
+        }
+    }
+
+    /// Changes the areas that have anything in `range` as `change` does, which leaves their
+    /// addresses as they are. None is cut or joined with another.
+    pub(in crate::space) fn change_whole<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        range: VirtRange,
+        change: impl Fn(Area) -> Area,
+    ) {
+        let mut at = self.seek(on, range.start);
+        while let Some(place) = at {
+            let area = self.get(on, place);
+            if area.start >= range.end {
+                break;
+            }
+            self.set(on, place, change(area));
+            at = self.next(on, place);
         }
     }
 

@@ -1,19 +1,31 @@
 //! The frames of areas: leaves, and the directory that lists them.
-use super::leaf::{LEAF, Leaf, Record, Spot};
-use super::{AreaError, Areas};
+use super::leaf::{LEAF, Leaf, Record, Spot, history};
+use super::{AreaError, Areas, MAX_AREAS};
 use crate::addr::{FRAME_SIZE, Pfn};
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use crate::machine::{Machine, On};
 use crate::space::area::Area;
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::window::{OpenWindow, WindowGuard};
 use core::mem::swap;
 
 const DIRECTORY: usize = FRAME_SIZE / size_of::<u32>();
 
+/// Records that two neighbouring leaves have together at the most when they become one. Fewer than
+/// a leaf has room for, so that the next record does not split it again.
+const JOINED: usize = LEAF / 4 * 3;
+
+/// Of the removals from a leaf, every so many look at its neighbours.
+const LOOKS: u32 = 16;
+
+// In a full directory of fewer areas than the most, two neighbouring leaves fit into one.
+#[cfg(not(loom))]
+const _: () = assert!(MAX_AREAS as usize <= DIRECTORY / 2 * (LEAF + 1));
+
 impl Areas {
     /// No areas, no frames.
-    pub const fn new() -> Self {
-        Areas { root: Pfn::NONE, leaves: 0, len: 0 }
+    pub fn new() -> Self {
+        Areas { root: Pfn::NONE, leaves: 0, len: 0, histories: AtomicU32::new(0) }
     }
 
     /// Frames in use for records.
@@ -119,31 +131,35 @@ impl Areas {
         Some(Spot { leaf, index: self.leaf(on, leaf, |l| l.n as usize).checked_sub(1)? })
     }
 
+    /// The number of records of a leaf.
+    #[inline]
+    fn count<M: Machine>(&self, on: On<'_, M>, leaf: usize) -> usize {
+        self.leaf(on, leaf, |l| l.n as usize)
+    }
+
     /// Puts a record before `at` (at the end if `None`).
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError::TooMany`] and [`AreaError::NoFrame`]; the records are as they were then.
     pub(super) fn add<M: Machine>(
         &mut self,
         on: On<'_, M>,
         at: Option<Spot>,
         area: Area,
     ) -> Result<(), AreaError> {
+        if self.len >= MAX_AREAS {
+            return Err(AreaError::TooMany);
+        }
         if self.leaves == 0 {
             self.root = Self::take(on)?;
             self.leaves = 1;
             self.leaf_mut(on, 0, |l| l.n = 0);
         }
-        let mut at = match at {
-            // Rather at the end of the leaf before than at the start of this one.
-            Some(Spot { leaf, index: 0 }) if leaf > 0 => {
-                Spot { leaf: leaf - 1, index: self.leaf(on, leaf - 1, |l| l.n as usize) }
-            }
-            Some(at) => at,
-            None => {
-                let leaf = self.leaves as usize - 1;
-                Spot { leaf, index: self.leaf(on, leaf, |l| l.n as usize) }
-            }
-        };
-        if self.leaf(on, at.leaf, |l| l.n as usize) == LEAF {
-            at = self.split(on, at)?;
+        let mut at = self.place(on, at);
+        let is_full = self.count(on, at.leaf) == LEAF;
+        if is_full {
+            at = self.make_room(on, at, area.start)?;
         }
         self.leaf_mut(on, at.leaf, |l| {
             l.shift(at.index, at.index + 1);
@@ -151,14 +167,53 @@ impl Areas {
             l.n += 1;
         });
         self.len += 1;
+        if is_full {
+            // A split may have left few records on either side.
+            self.join(on, at.leaf + 1, JOINED);
+            if let Some(before) = at.leaf.checked_sub(1) {
+                self.join(on, before, JOINED);
+            }
+        }
         Ok(())
     }
 
-    /// Moves the upper half of a full leaf to a new one; where `at` has come to lie.
-    fn split<M: Machine>(&mut self, on: On<'_, M>, at: Spot) -> Result<Spot, AreaError> {
-        if self.leaves as usize == DIRECTORY {
-            return Err(AreaError::TooMany);
+    /// The place of a record that is put before `at`: rather at the end of the leaf before than at
+    /// the start of a leaf.
+    fn place<M: Machine>(&self, on: On<'_, M>, at: Option<Spot>) -> Spot {
+        let leaf = match at {
+            Some(Spot { leaf, index: 0 }) if leaf > 0 => leaf - 1,
+            Some(at) => return at,
+            None => self.leaves as usize - 1,
+        };
+        Spot { leaf, index: self.count(on, leaf) }
+    }
+
+    /// Makes room in the full leaf of `at`, or in the one after it, for the record of an area that
+    /// begins at `start`. Returns the place of that record then.
+    #[cold]
+    #[inline(never)]
+    fn make_room<M: Machine>(&mut self, on: On<'_, M>, at: Spot, start: u64) -> Result<Spot, AreaError> {
+        let (mut at, leaves) = (at, self.leaves as usize);
+        if leaves == DIRECTORY {
+            if !(0..leaves).any(|leaf| self.join(on, leaf, LEAF)) {
+                debug_assert!(false, "{} records fill {leaves} leaves", self.len);
+                return Err(AreaError::TooMany);
+            }
+            at = self.place(on, self.seek(on, start));
+            if self.count(on, at.leaf) < LEAF {
+                return Ok(at);
+            }
         }
+        let next = at.leaf + 1;
+        if at.index == LEAF && next < self.leaves as usize && self.count(on, next) < LEAF {
+            return Ok(Spot { leaf: next, index: 0 });
+        }
+        self.split(on, at)
+    }
+
+    /// Moves the records of a full leaf from `at` on to a new one; where `at` has come to lie. A
+    /// leaf that is filled in order, up or down, so loses no room.
+    fn split<M: Machine>(&mut self, on: On<'_, M>, at: Spot) -> Result<Spot, AreaError> {
         let fresh = Self::take(on)?;
         if self.leaves == 1 {
             match Self::take(on) {
@@ -182,44 +237,76 @@ impl Areas {
             }
         });
         self.leaves += 1;
-        // A space that grows upwards fills leaves in order: then the new one starts empty.
-        let keep = if at.index == LEAF && at.leaf + 2 == self.leaves as usize { LEAF } else { LEAF / 2 };
-        let moved = LEAF - keep;
-        let (lower, upper) = (self.leaf_pfn(on, at.leaf), self.leaf_pfn(on, at.leaf + 1));
-        let (from, to) = (on.window().open_low(lower.addr()), on.window().open_low(upper.addr()));
-        // SAFETY: both frames are this map's own and different; `lower` was initialised as a leaf,
-        // `upper` is as large and becomes one here; the guards are valid for all of them and
-        // aligned to the frame; `&mut self` makes the use exclusive. Records have no destructor.
-        unsafe {
-            let (from, to) = (from.base().cast::<Leaf>(), to.base().cast::<Leaf>());
-            let first = (&raw const (*from).records).cast::<Record>().add(keep);
-            core::ptr::copy_nonoverlapping(first, (&raw mut (*to).records).cast::<Record>(), moved);
-            (&raw mut (*from).n).write(keep as u32);
-            (&raw mut (*to).n).write(moved as u32);
-        }
-        Ok(if at.index > keep || keep == LEAF {
-            Spot { leaf: at.leaf + 1, index: at.index - keep }
-        } else {
-            at
-        })
+        self.leaf_mut(on, at.leaf + 1, |l| l.n = 0);
+        self.hand_over(on, (at.leaf, at.index), at.leaf + 1);
+        Ok(if at.index == LEAF { Spot { leaf: at.leaf + 1, index: 0 } } else { at })
     }
 
-    /// Takes a record out. Never allocates.
-    pub(super) fn remove<M: Machine>(&mut self, on: On<'_, M>, at: Spot) {
+    /// Moves the records of the leaf after `leaf` to it, if both have at most `most` together.
+    /// Returns whether they have moved.
+    fn join<M: Machine>(&mut self, on: On<'_, M>, leaf: usize, most: usize) -> bool {
+        let next = leaf + 1;
+        if next >= self.leaves as usize || self.count(on, leaf) + self.count(on, next) > most.min(LEAF) {
+            return false;
+        }
+        self.hand_over(on, (next, 0), leaf);
+        self.give_leaf(on, next);
+        true
+    }
+
+    /// Moves the records of leaf `from` from the index `first` on to the end of the leaf `to`, which
+    /// has room for them.
+    fn hand_over<M: Machine>(&mut self, on: On<'_, M>, (from, first): (usize, usize), to: usize) {
+        let (had, all) = (self.count(on, to), self.count(on, from));
+        let moved = all.saturating_sub(first).min(LEAF - had.min(LEAF));
+        debug_assert!(from != to && first + moved == all, "the leaf has room for all");
+        let (source, target) = (self.leaf_pfn(on, from), self.leaf_pfn(on, to));
+        let (source, target) = (on.window().open_low(source.addr()), on.window().open_low(target.addr()));
+        // SAFETY: both frames are this map's own leaves, and different; `source` has `first` + `moved`
+        // records, and `target` room for as many more; the guards are valid for all of them and
+        // aligned to the frame; `&mut self` makes the use exclusive. Records have no destructor.
+        unsafe {
+            let (source, target) = (source.base().cast::<Leaf>(), target.base().cast::<Leaf>());
+            let out = (&raw const (*source).records).cast::<Record>().add(first);
+            let place = (&raw mut (*target).records).cast::<Record>().add(had);
+            core::ptr::copy_nonoverlapping(out, place, moved);
+            (&raw mut (*source).n).write(first as u32);
+            (&raw mut (*target).n).write((had + moved) as u32);
+        }
+    }
+
+    /// Takes a record out. Never allocates. Returns whether records of other leaves have moved.
+    pub(super) fn remove<M: Machine>(&mut self, on: On<'_, M>, at: Spot) -> bool {
         let left = self.leaf_mut(on, at.leaf, |l| {
             l.shift(at.index + 1, at.index);
             l.n -= 1;
             l.n
         });
         self.len -= 1;
-        if left > 0 {
-            return;
+        if !left.is_multiple_of(LOOKS) {
+            return false;
         }
-        Self::give(on.frames(), self.leaf_pfn(on, at.leaf));
+        if left == 0 {
+            self.give_leaf(on, at.leaf);
+            return true;
+        }
+        self.join_neighbours(on, at.leaf)
+    }
+
+    /// Joins a leaf with one of its neighbours, if they have few records.
+    #[cold]
+    #[inline(never)]
+    fn join_neighbours<M: Machine>(&mut self, on: On<'_, M>, leaf: usize) -> bool {
+        self.join(on, leaf, JOINED) || leaf > 0 && self.join(on, leaf - 1, JOINED)
+    }
+
+    /// Gives back a leaf without records.
+    fn give_leaf<M: Machine>(&mut self, on: On<'_, M>, leaf: usize) {
+        Self::give(on.frames(), self.leaf_pfn(on, leaf));
         match self.leaves {
             1 => self.root = Pfn::NONE,
             2 => {
-                let other = self.leaf_pfn(on, 1 - at.leaf);
+                let other = self.leaf_pfn(on, 1 - leaf);
                 Self::give(on.frames(), self.root);
                 self.root = other;
             }
@@ -227,7 +314,7 @@ impl Areas {
                 // Those behind move down by one place.
                 let mut next = Pfn::NONE.0;
                 let behind = d.len().saturating_sub(leaves as usize);
-                for entry in d.iter_mut().skip(at.leaf).rev().skip(behind) {
+                for entry in d.iter_mut().skip(leaf).rev().skip(behind) {
                     swap(entry, &mut next);
                 }
             }),
@@ -245,7 +332,7 @@ impl Areas {
         if self.leaves == 0 {
             return Ok(copy);
         }
-        let mut directory = Pfn::NONE;
+        let (mut directory, mut histories) = (Pfn::NONE, 0);
         if self.leaves > 1 {
             directory = Self::take(on)?;
         }
@@ -267,7 +354,7 @@ impl Areas {
                     core::ptr::copy_nonoverlapping(core::ptr::from_ref(l).cast::<u8>(), guard.base(), bytes);
                     &*guard.base().cast::<Leaf>()
                 };
-                copy.used().iter().for_each(Record::inherit);
+                copy.used().iter().for_each(|record| record.inherit(&mut histories));
             });
             if directory == Pfn::NONE {
                 copy.root = fresh;
@@ -282,7 +369,14 @@ impl Areas {
         }
         copy.leaves = self.leaves;
         copy.len = self.len;
+        copy.histories = AtomicU32::new(histories);
         Ok(copy)
+    }
+
+    /// Returns a history that no area of the space has, until there have been as many as
+    /// [`Area::history`] has room for.
+    pub(super) fn new_history(&self) -> u16 {
+        history(self.histories.fetch_add(1, Relaxed))
     }
 
     /// Gives back the first `n` leaves of an unfinished copy, and its directory.
