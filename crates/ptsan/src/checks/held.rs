@@ -61,7 +61,9 @@ impl Sanitizer {
             if context.table(h.position).is_some_and(|t| t.frame == at) {
                 return Some(held(Rule::HeldInStructureCache, start, h.since));
             }
-            let mut read = context.read_from(arch, h.position, at);
+            // A CPU that is lazy or has come back flushes before it uses translations of its own.
+            let unused = |since| h.context != GLOBALS && !c.uses(loaded.space, since);
+            let mut read = context.read_from(arch, h.position, at).filter(|(_, held)| !unused(held.since));
             read.find_map(|(va, entry)| {
                 if self.debts.was_reported(arch, loaded.space, va) {
                     return None;

@@ -156,6 +156,7 @@ proptest! {
         arch in arch(), asids: bool, ops in prop::collection::vec(op(), 0..60),
         cpu in 0..CPUS, page in 0..PAGES.len(), change in 0..3u8, lazy: bool,
     ) {
+        let caches = arch.structures;
         let mut m = start(arch, asids, None);
         let mut model = Model::new();
         for op in ops {
@@ -179,7 +180,9 @@ proptest! {
             _ => m.map(1, va, DATA | RO),
         }
         let freed = tables.saturating_sub(m.san.live_tables());
-        if freed > 0 {
+        // Without a cache of links, a lazy CPU holds no table, and flushes before it uses pages.
+        let held = freed > 0 && !(lazy && caches == StructureScope::None);
+        if held {
             prop_assert!(m.count(Kind::FreeBeforeFlush) > 0, "{}", m.san);
         }
         m.san.resume(cpu);
@@ -189,6 +192,8 @@ proptest! {
         for _ in 0..freed {
             m.table(0);
         }
-        prop_assert_eq!(m.count(Kind::ReuseBeforeFlush) > 0, freed > 0, "{}", m.san);
+        if held || freed == 0 {
+            prop_assert_eq!(m.count(Kind::ReuseBeforeFlush) > 0, held, "{}", m.san);
+        }
     }
 }

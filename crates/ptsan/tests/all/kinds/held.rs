@@ -1,7 +1,7 @@
 //! Tables freed, or allocated again, while some CPU could still walk them.
 use crate::common::{Machine, PAGE, RW, ready};
 use crate::kinds::{DATA, VA, entry, mapped, x86};
-use ptsan::{Config, Content, Flush, Kind, Rule};
+use ptsan::{Arch, Config, Content, Flush, Kind, Rule, Session};
 
 #[test]
 fn a_table_freed_before_the_flush_is_found() {
@@ -66,6 +66,38 @@ fn a_lazy_cpu_that_is_not_flushed_is_found() {
             m.found_only(Kind::FreeBeforeFlush);
             assert!(m.san.to_string().contains("CPU 1 is lazy"), "{}", m.san);
         }
+    }
+}
+
+/// No store is told. A lazy CPU keeps the translation of a page that is gone until it comes back; the
+/// links to its table go with any invalidation.
+#[test]
+fn a_translation_that_a_lazy_cpu_keeps_holds_no_table() {
+    for (lazy, comes_back) in [(true, false), (true, true), (false, false)] {
+        let mut s = Session::with(Config { cpus: 2, ..Config::new(Arch::x86_2level()) }, vec![0u8; 1 << 16]);
+        [0x1000, 0x2000].into_iter().for_each(|table| s.alloc(table));
+        for (at, entry) in [(0x1000, 0x2007u32), (0x2000, 0x9067), (0x2004, 0xa067)] {
+            s.memory[at..at + 4].copy_from_slice(&entry.to_le_bytes());
+        }
+        s.each_cpu(|s| s.load(0x1000));
+        assert_eq!(s.on(1).access(0x123), Ok(0x9123));
+        if lazy {
+            s.lazy();
+        }
+        s.memory[0x2000..0x2004].fill(0);
+        s.on(0).flush(0x123);
+        if comes_back {
+            // It goes on without a flush, and may use the translation again.
+            s.on(1).resume();
+            assert_eq!(s.access(0x1123), Ok(0xa123));
+        }
+        s.memory[0x2004..0x2008].fill(0);
+        s.memory[0x1000..0x1004].fill(0);
+        s.each_cpu(|s| s.flush(0x1000));
+        s.free(0x2000);
+        let found: Vec<_> = s.sanitizer.findings().iter().map(|f| (f.kind, f.rule)).collect();
+        let held = (Kind::FreeBeforeFlush, Rule::HeldInTlb);
+        assert_eq!(found, [held][usize::from(lazy && !comes_back)..], "{}", s.sanitizer);
     }
 }
 
