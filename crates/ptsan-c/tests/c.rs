@@ -375,6 +375,22 @@ fn kernel_code_runs_with_its_privileged_instructions() {
     assert_eq!((code, output.as_str()), (0, ""), "{report}");
 }
 
+/// The examples beside the first: each with a bug and without.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn the_other_examples_find_their_bugs() {
+    for (name, bugs) in [("barriers", 2), ("identity", 1)] {
+        let source = format!("examples/{name}.c");
+        for bug in 0..=bugs {
+            let define = format!("-DBUG={bug}");
+            let program = compiled(&format!("{name}-{bug}"), root(), &[&source], &[&define]);
+            let (code, report, _) = run(&program);
+            assert_eq!(code, i32::from(bug > 0), "{name} {bug}: {report}");
+            assert_eq!(report.contains("data-freed-before-flush"), bug > 0, "{name} {bug}: {report}");
+        }
+    }
+}
+
 /// Compiles a file that only includes the header.
 fn header_compiles(mut compiler: Command, flags: &[&str]) {
     let made = compiler
