@@ -238,7 +238,7 @@ fn flushes<F: Format>(
         // Of the last page of the address space, all but a byte is in the range.
         let end = if end == 0 { u64::MAX } else { end };
         let level = if names_level { level_of::<F>(stride) } else { None };
-        Flush { target: range(start, end, 1 << stride), leaf_only, level }
+        Flush { target: range(start, end, 1 << stride), leaf_only, level, ..Flush::all() }
     }))
 }
 
@@ -330,7 +330,7 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
         self.with(|sanitizer, memory| {
             sanitizer.barrier(cpu, Barrier::Data);
             if self.keeps_invalid || entry.was != 0 && F::is_present(Level::PTE, entry.was) {
-                sanitizer.flush(memory, cpu, self.possible(Flush { target, leaf_only: true, level: None }));
+                sanitizer.flush(memory, cpu, self.possible(Flush { target, ..Flush::all() }.leaf_only()));
                 sanitizer.barrier(cpu, Barrier::Data);
             }
             sanitizer.barrier(cpu, Barrier::Instruction);

@@ -63,9 +63,9 @@
 
 // Page-table formats, with the caching rules of their hardware.
 typedef enum ptsan_arch {
-    // x86 with 2 levels and entries of 4 bytes.
+    // 32-bit x86 without PAE (i386): 2 levels, entries of 4 bytes.
     PTSAN_ARCH_X86 = 1,
-    // x86 with 3 levels (PAE).
+    // 32-bit x86 with PAE (i686): 3 levels.
     PTSAN_ARCH_X86_PAE = 2,
     // x86-64 with 4 levels.
     PTSAN_ARCH_X86_64 = 3,
@@ -102,7 +102,7 @@ typedef enum ptsan_arch {
     PTSAN_ARCH_RISCV_SV39_X4 = 18,
     // The G-stage of RISC-V, Sv48x4. Addresses are guest-physical.
     PTSAN_ARCH_RISCV_SV48_X4 = 19,
-    // LoongArch, 64 bits, 4 KiB pages. Software fills the TLB.
+    // LoongArch, 64 bits, 16 KiB pages. Software fills the TLB.
     PTSAN_ARCH_LOONGARCH64 = 20,
 } ptsan_arch;
 
@@ -161,6 +161,10 @@ typedef enum ptsan_flag {
     PTSAN_FLAG_KEEPS_INVALID = 131072,
     // They keep none (RISC-V with Svvptc).
     PTSAN_FLAG_DROPS_INVALID = 262144,
+    // Walkers set accessed and dirty bits in the tables, as those of x86 do, and those of AArch64
+    // with FEAT_HAFDBS and of RISC-V with Svadu. The sanitizer then stores to the memory of
+    // `ptsan_new`; that of `ptsan_new_reading` will not do.
+    PTSAN_FLAG_WALKERS_SET_BITS = 524288,
 } ptsan_flag;
 
 // The content of a frame when it is announced as a table.
@@ -294,6 +298,9 @@ typedef struct ptsan_options {
     // Findings that are known and do not count, or NULL. One a line: `kind`, `kind/Rule`, either
     // with `:part of a caller's name`. Text after ` #` is a comment. It is copied.
     const char *suppressions;
+    // AArch64: the exception level whose translations the tables describe, 1 to 3. 0 means 1. See
+    // `ptsan_flush_of`.
+    uint32_t exception_level;
 } ptsan_options;
 
 // Reads `bytes` bytes (4 or 8) at physical address `phys`, a multiple of `bytes`, into `*value`,
@@ -364,8 +371,8 @@ const char *ptsan_last_error(void);
 // # Safety
 // 1. `options` is NULL, which is refused, or points at options that stay as they are during the
 //    call.
-// 2. The memory is readable, on every thread, until the sanitizer is gone. Entries are stored in
-//    one piece.
+// 2. The memory is readable, on every thread, until the sanitizer is gone, and with
+//    `PTSAN_FLAG_WALKERS_SET_BITS` writable. Entries are stored in one piece.
 struct ptsan *ptsan_new(const struct ptsan_options *options,
                         const void *base,
                         size_t bytes,
@@ -589,6 +596,24 @@ int32_t ptsan_flush_space(struct ptsan *san, int32_t cpu, uint64_t space);
 
 // Tells that the CPU invalidates everything, global translations too.
 int32_t ptsan_flush_all(struct ptsan *san, int32_t cpu);
+
+// Tells that the CPU invalidates by address as `ptsan_flush_range` does, for an exception level of
+// AArch64: 1 (`vae1`, `ipas2e1`), 2 (`vae2`) or 3 (`vae3`). It drops nothing of tables of another
+// one: see `ptsan_options.exception_level`.
+int32_t ptsan_flush_of(struct ptsan *san,
+                       int32_t cpu,
+                       uint32_t exception_level,
+                       uint64_t space,
+                       uint64_t start,
+                       uint64_t end,
+                       uint64_t stride,
+                       bool leaf_only);
+
+// Tells that the CPU invalidates everything of an exception level of AArch64 (`vmalle1`, `alle2`,
+// `alle3`), as `ptsan_flush_of`.
+int32_t ptsan_flush_all_of(struct ptsan *san,
+                           int32_t cpu,
+                           uint32_t exception_level);
 
 // Tells that the CPU invalidates all that it has cached of stage 1 for the guest that it runs
 // (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`; RISC-V `hfence.vvma` without

@@ -1,16 +1,16 @@
 //! Reads the options of a new sanitizer.
 use crate::error::Refusal;
 use crate::text;
-use ptsan::{Adversary, Arch, Config, Errata, Granule, Suppressions};
+use ptsan::{Adversary, Arch, Config, Errata, ExceptionLevel, Granule, Suppressions};
 use std::ffi::c_char;
 
 /// Page-table formats, with the caching rules of their hardware.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtsanArch {
-    /// x86 with 2 levels and entries of 4 bytes.
+    /// 32-bit x86 without PAE (i386): 2 levels, entries of 4 bytes.
     X86 = 1,
-    /// x86 with 3 levels (PAE).
+    /// 32-bit x86 with PAE (i686): 3 levels.
     X86Pae = 2,
     /// x86-64 with 4 levels.
     X86_64 = 3,
@@ -50,7 +50,7 @@ pub enum PtsanArch {
     /// The G-stage of RISC-V, Sv48x4. Addresses are guest-physical.
     #[allow(non_camel_case_types, reason = "the header has a word of its own for it")]
     RiscvSv48_x4 = 19,
-    /// LoongArch, 64 bits, 4 KiB pages. Software fills the TLB.
+    /// LoongArch, 64 bits, 16 KiB pages. Software fills the TLB.
     Loongarch64 = 20,
 }
 
@@ -111,6 +111,10 @@ pub enum PtsanFlag {
     KeepsInvalid = 131_072,
     /// They keep none (RISC-V with Svvptc).
     DropsInvalid = 262_144,
+    /// Walkers set accessed and dirty bits in the tables, as those of x86 do, and those of AArch64
+    /// with FEAT_HAFDBS and of RISC-V with Svadu. The sanitizer then stores to the memory of
+    /// `ptsan_new`; that of `ptsan_new_reading` will not do.
+    WalkersSetBits = 524_288,
 }
 
 /// The simulated machine. Set all members to zero, then those that matter:
@@ -148,9 +152,22 @@ pub struct PtsanOptions {
     /// Findings that are known and do not count, or NULL. One a line: `kind`, `kind/Rule`, either
     /// with `:part of a caller's name`. Text after ` #` is a comment. It is copied.
     pub suppressions: *const c_char,
+    /// AArch64: the exception level whose translations the tables describe, 1 to 3. 0 means 1. See
+    /// `ptsan_flush_of`.
+    pub exception_level: u32,
 }
 
-const ALL_FLAGS: u32 = 524_287;
+/// Returns the exception level of a number.
+pub(crate) fn exception_level_of(number: u32) -> Result<ExceptionLevel, Refusal> {
+    match number {
+        1 => Ok(ExceptionLevel::El1),
+        2 => Ok(ExceptionLevel::El2),
+        3 => Ok(ExceptionLevel::El3),
+        _ => Err(Refusal::argument(format!("exception level {number}; 1, 2 and 3 have translations"))),
+    }
+}
+
+const ALL_FLAGS: u32 = 1_048_575;
 
 impl PtsanOptions {
     fn has(&self, flag: PtsanFlag) -> bool {
@@ -180,6 +197,7 @@ impl PtsanOptions {
         let keeps = arch.keeps_invalid || self.has(PtsanFlag::KeepsInvalid);
         let mut config = Config {
             keeps_invalid: keeps && !self.has(PtsanFlag::DropsInvalid),
+            exception_level: exception_level_of(self.exception_level.max(1))?,
             cpus: usize::from(at_most(self.cpus, "CPUs")?).max(usize::from(!self.devices_only)),
             devices: usize::from(at_most(self.devices, "devices")?),
             common_numbers: self.has(PtsanFlag::CommonNumbers),
@@ -197,6 +215,7 @@ impl PtsanOptions {
             backtraces: !self.has(PtsanFlag::NoBacktraces),
             barriers: self.has(PtsanFlag::Barriers),
             accessed_dirty: self.has(PtsanFlag::AccessedDirty),
+            walkers_set_bits: self.has(PtsanFlag::WalkersSetBits),
             write_xor_execute: self.has(PtsanFlag::WriteXorExecute),
             two_stages: self.has(PtsanFlag::TwoStages),
             adversary: (rate > 0).then_some(Adversary { seed: self.seed, rate }),
@@ -315,6 +334,7 @@ mod tests {
             devices: 0,
             devices_only: false,
             suppressions: std::ptr::null(),
+            exception_level: 0,
         }
     }
 
@@ -351,6 +371,7 @@ mod tests {
         let all = config(PtsanOptions { flags: ALL_FLAGS & !2048, ..options(9) }).unwrap();
         assert!(all.asids && all.recursive && all.eager_walkers && all.infer_leftovers && all.track_origins);
         assert!(!all.backtraces && all.barriers && all.accessed_dirty && all.write_xor_execute);
+        assert!(all.walkers_set_bits);
         assert!(all.two_stages && all.common_numbers && all.locks && !all.keeps_invalid);
         let keeps = |arch: PtsanArch, flags: u32| {
             config(PtsanOptions { flags, ..options(arch as u32) }).unwrap().keeps_invalid
@@ -364,8 +385,36 @@ mod tests {
         let none = config(options(9)).unwrap();
         assert!(!none.asids && !none.recursive && !none.eager_walkers && !none.infer_leftovers);
         assert!(!none.barriers && !none.accessed_dirty && !none.write_xor_execute && !none.two_stages);
+        assert!(!none.walkers_set_bits);
         assert!(none.backtraces && none.cpus == 1 && none.adversary.is_none());
         assert!(config(PtsanOptions { flags: ALL_FLAGS + 1, ..options(9) }).is_err());
+    }
+
+    #[test]
+    fn the_sizes_of_pages_in_the_documentation_are_those_of_the_formats() {
+        let source = include_str!("options.rs");
+        let list = source.split("pub enum PtsanArch {").nth(1).and_then(|rest| rest.split("\n}").next());
+        let (mut text, mut seen) = (String::new(), 0);
+        for line in list.expect("the enumeration").lines().map(str::trim) {
+            if let Some(words) = line.strip_prefix("///") {
+                text += words;
+            } else if let Some((name, number)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+                let number: u32 = number.trim_end_matches(',').parse().expect("a number");
+                let said = text.split(" KiB").next().filter(|_| text.contains(" KiB"));
+                let said = said.and_then(|before| before.rsplit(' ').next()?.parse::<u64>().ok());
+                if let Some(said) = said {
+                    // Stage 2 says where walks start.
+                    let start_level =
+                        if (12..=14).contains(&number) { 1 + u32::from(number > 12) } else { 0 };
+                    let arch = config(PtsanOptions { start_level, ..options(number) }).unwrap().arch;
+                    let page = 1 << arch.levels[0].shift;
+                    assert_eq!(said << 10, page, "{name}");
+                    seen += 1;
+                }
+                text.clear();
+            }
+        }
+        assert_eq!(seen, 7, "six of AArch64, one of LoongArch");
     }
 
     #[test]
@@ -380,6 +429,7 @@ mod tests {
             PtsanOptions { flags: PtsanFlag::BothTrees as u32, ..options(3) },
             PtsanOptions { flags: PtsanFlag::BothTrees as u32 | PtsanFlag::Upper as u32, ..options(9) },
             PtsanOptions { cpus: 65536, ..options(3) },
+            PtsanOptions { exception_level: 4, ..options(9) },
             PtsanOptions { adversary_rate: 65536, ..options(3) },
             PtsanOptions { suppressions: c"leek".as_ptr(), ..options(3) },
             PtsanOptions { suppressions: c"\xff".as_ptr(), ..options(3) },
@@ -396,6 +446,15 @@ mod tests {
         ] {
             let why = config(wrong).unwrap_err();
             assert!(why.contains(text), "{why}");
+        }
+        for (number, level) in [
+            (0, ExceptionLevel::El1),
+            (1, ExceptionLevel::El1),
+            (2, ExceptionLevel::El2),
+            (3, ExceptionLevel::El3),
+        ] {
+            let options = PtsanOptions { exception_level: number, ..options(9) };
+            assert_eq!(config(options).unwrap().exception_level, level);
         }
         assert_eq!(config(options(9)).unwrap().debts, 65536);
         assert_eq!(config(PtsanOptions { debts: 5, ..options(9) }).unwrap().debts, 5);

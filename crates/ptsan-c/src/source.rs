@@ -33,7 +33,7 @@ pub(crate) enum Source {
 }
 
 // SAFETY: 1. `direct` and `callback` require memory and function to be usable on any thread that
-// calls the library. 2. No code writes through the pointers.
+// calls the library. 2. Code writes through the pointers atomically alone.
 unsafe impl Send for Source {}
 // SAFETY: as above. Memory is read atomically, and the sanitizer's lock is held for each call of
 // the function.
@@ -76,22 +76,34 @@ impl Source {
             None => Err(Refusal::argument("the function that reads memory is NULL")),
         }
     }
+
+    /// Returns where the `bytes` bytes at a physical address are, if they are the program's and
+    /// aligned.
+    fn at(&self, phys: u64, bytes: u8) -> Option<*mut u8> {
+        let &Self::Direct { base, bytes: len, start } = self else { return None };
+        let width = usize::from(bytes);
+        let offset = usize::try_from(phys.checked_sub(start)?).ok()?;
+        if offset.checked_add(width)? > len || !offset.is_multiple_of(width.max(1)) {
+            return None;
+        }
+        // SAFETY: the offset lies within the bytes that `direct` was promised.
+        Some(unsafe { base.add(offset) }.cast_mut())
+    }
+}
+
+/// Returns the value that was there, whether it was exchanged or not.
+fn either<T>(found: Result<T, T>) -> T {
+    found.unwrap_or_else(|other| other)
 }
 
 impl Memory for Source {
     fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
         match *self {
-            Self::Direct { base, bytes: len, start } => {
-                let width = usize::from(bytes);
-                let offset = usize::try_from(phys.checked_sub(start)?).ok()?;
-                if offset.checked_add(width)? > len || !offset.is_multiple_of(width.max(1)) {
-                    return None;
-                }
-                // SAFETY: the offset lies within the bytes that `direct` was promised.
-                let at = unsafe { base.add(offset) }.cast_mut();
+            Self::Direct { .. } => {
+                let at = self.at(phys, bytes)?;
                 match bytes {
-                    // SAFETY: 1. `width` bytes from `at` are readable. 2. They are aligned, because
-                    // `base` is aligned to 8 and the offset to `width`. 3. Other code stores whole
+                    // SAFETY: 1. The bytes from `at` are readable. 2. They are aligned, because
+                    // `base` is aligned to 8 and the offset to their number. 3. Other code stores whole
                     // entries, as a program does before a page walker.
                     8 => Some(unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Acquire)),
                     // SAFETY: as above.
@@ -106,6 +118,25 @@ impl Memory for Source {
                 let mask = if bytes == 4 { u64::from(u32::MAX) } else { u64::MAX };
                 there.then_some(value & mask)
             }
+        }
+    }
+
+    fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
+        let (at, order) = (self.at(phys, bytes)?, Ordering::SeqCst);
+        match bytes {
+            // SAFETY: 1. The bytes from `at` are aligned, as in `read`. 2. They are readable, and
+            // writable: `ptsan_new` asks for it with the flag without which no sanitizer calls this.
+            // 3. Other code stores whole entries, as a program does before a page walker.
+            8 => Some(either(
+                unsafe { AtomicU64::from_ptr(at.cast()) }.compare_exchange(old, new, order, order),
+            )),
+            4 => {
+                let (old, new) = (u32::try_from(old).ok()?, u32::try_from(new).ok()?);
+                // SAFETY: as above.
+                let entry = unsafe { AtomicU32::from_ptr(at.cast()) };
+                Some(u64::from(either(entry.compare_exchange(old, new, order, order))))
+            }
+            _ => None,
         }
     }
 
@@ -158,6 +189,26 @@ mod tests {
         assert_eq!(source.is_zero(0x1008, 8), Some(false));
         assert_eq!(source.is_zero(0x1010, 8), Some(true));
         assert_eq!(source.is_zero(0x1010, 16), None);
+    }
+
+    #[test]
+    fn an_entry_is_exchanged_in_bytes_of_the_program_alone() {
+        let words = [AtomicU64::new(7), AtomicU64::new(0x2222_2222_1111_1111)];
+        // SAFETY: the words outlive the source, and may be stored to through a reference.
+        let source = unsafe { Source::direct(words.as_ptr().cast(), 16, 0x1000) }.unwrap();
+        assert_eq!((source.exchange(0x1000, 8, 7, 9), source.read(0x1000, 8)), (Some(7), Some(9)));
+        assert_eq!(source.exchange(0x1000, 8, 7, 5), Some(9), "another value is there");
+        assert_eq!(source.exchange(0x100c, 4, 0x2222_2222, 3), Some(0x2222_2222));
+        assert_eq!(source.read(0x1008, 8), Some(0x0000_0003_1111_1111));
+        for (phys, bytes) in [(0x1010, 8), (0x0ff8, 8), (0x1004, 8), (0x1002, 4), (0x1000, 2)] {
+            assert_eq!(source.exchange(phys, bytes, 0, 1), None, "{phys:#x}");
+        }
+        unsafe extern "C" fn none(_: *mut c_void, _: u64, _: u8, _: *mut u64) -> bool {
+            true
+        }
+        // SAFETY: the function may be called with any pointer.
+        let source = unsafe { Source::callback(Some(none), std::ptr::null_mut()) }.unwrap();
+        assert_eq!(source.exchange(0x1000, 8, 0, 1), None);
     }
 
     #[test]

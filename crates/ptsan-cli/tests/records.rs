@@ -53,7 +53,7 @@ fn flush(scope: Scope) -> Flush {
         Scope::Page { space, va } => Flush::page(space, va),
         Scope::Range { space, start, end, stride } => Flush::range(space, start, end, stride),
         Scope::EverySpace { start, end, stride } => {
-            Flush { target: Target::EverySpace { start, end, stride }, leaf_only: false, level: None }
+            Flush { target: Target::EverySpace { start, end, stride }, ..Flush::all() }
         }
         Scope::Space(space) => Flush::space(space),
         Scope::All => Flush::all(),

@@ -33,7 +33,7 @@ pub use arch::{
     Access, AccessKind, Arch, ByGuestAddress, Canonical, Contiguous, Entry, Granule, HardwareBits,
     HashLayout, HashTable, Level, MemoryType, Perms, SecondStage, StoreOrdering, StructureScope,
 };
-pub use cpu::{CpuState, Fault, Flush, GuestPage, Target, Translation};
+pub use cpu::{CpuState, ExceptionLevel, Fault, Flush, GuestPage, Target, Translation};
 pub use face::{Barrier, Content, Expected, Tree};
 pub use handles::{GuestMemory, Session, Shared, Test};
 pub use memory::Memory;

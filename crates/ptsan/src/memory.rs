@@ -36,6 +36,45 @@ pub trait Memory {
         }
         Some(true)
     }
+
+    /// Replaces an entry of `bytes` bytes at `phys` by `new` if it is `old`, in one piece, and
+    /// returns the entry that was there. `None` means that walkers cannot store here, as in all
+    /// memories that do not override it.
+    ///
+    /// Walkers that set accessed and dirty bits call it: see
+    /// [`Config::walkers_set_bits`](crate::Config::walkers_set_bits). It is no store of the code
+    /// under test.
+    /// ```
+    /// use ptsan::Memory;
+    /// use std::sync::atomic::AtomicU64;
+    ///
+    /// let ram = vec![AtomicU64::new(0x9007)];
+    /// assert_eq!((ram.exchange(0, 8, 0x9007, 0x9067), ram.read(0, 8)), (Some(0x9007), Some(0x9067)));
+    /// assert_eq!(vec![0u8; 8].exchange(0, 8, 0, 1), None);
+    /// ```
+    fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
+        let _ = (phys, bytes, old, new);
+        None
+    }
+}
+
+/// Exchanges an entry of 4 or 8 bytes in the word that holds it, as [`Memory::exchange`] does.
+/// `offset` is that of the entry in the word.
+pub(crate) fn exchange_in_word(
+    word: &AtomicU64,
+    (offset, bytes): (u64, u8),
+    (old, new): (u64, u64),
+) -> Option<u64> {
+    let (shift, mask) = match (bytes, offset) {
+        (8, 0) => (0, u64::MAX),
+        (4, 0 | 4) => (8 * offset, u64::from(u32::MAX)),
+        _ => return None,
+    };
+    let entry = |word: u64| word >> shift & mask;
+    let replaced = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
+        (entry(word) == old).then_some(word & !(mask << shift) | (new & mask) << shift)
+    });
+    Some(entry(replaced.unwrap_or_else(|other| other)))
 }
 
 impl<F: Fn(u64, u8) -> Option<u64>> Memory for F {
@@ -88,12 +127,21 @@ impl Memory for [AtomicU64] {
             _ => None,
         }
     }
+
+    fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
+        let word = self.get(usize::try_from(phys / 8).ok()?)?;
+        exchange_in_word(word, (phys % 8, bytes), (old, new))
+    }
 }
 
 impl Memory for Vec<AtomicU64> {
     #[inline]
     fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
         self.as_slice().read(phys, bytes)
+    }
+
+    fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
+        self.as_slice().exchange(phys, bytes, old, new)
     }
 }
 
@@ -110,6 +158,18 @@ mod tests {
         }
         for at in [0, 8, 16, !7] {
             assert_eq!(words.read(at, 8), bytes.read(at, 8), "{at}");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_exchanged_if_it_is_the_old_one_and_its_neighbours_stay() {
+        let words = vec![AtomicU64::new(0x2222_2222_1111_1111), AtomicU64::new(7)];
+        assert_eq!(words.exchange(4, 4, 0x2222_2222, 0x3333_3333), Some(0x2222_2222));
+        assert_eq!(words.exchange(0, 4, 0x1111_1110, 5), Some(0x1111_1111), "another one is there");
+        assert_eq!(words.read(0, 8), Some(0x3333_3333_1111_1111));
+        assert_eq!((words.exchange(8, 8, 7, u64::MAX), words.read(8, 8)), (Some(7), Some(u64::MAX)));
+        for (phys, bytes) in [(16, 8), (4, 8), (2, 4), (0, 2), (!7, 8)] {
+            assert_eq!(words.exchange(phys, bytes, 7, 8), None, "{phys:#x} {bytes}");
         }
     }
 

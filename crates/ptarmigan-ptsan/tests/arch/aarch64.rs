@@ -112,7 +112,7 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
             Op::Aside1is | Op::Aside1 => Target::Space(space),
             Op::Vmalle1is | Op::Vmalle1 => Target::All,
         };
-        let flush = Flush { target, leaf_only, level };
+        let flush = Flush { target, leaf_only, level, ..Flush::all() };
         self.tell(|san, memory| match here {
             true => san.flush(memory, cpu, flush),
             false => san.flush_everywhere(memory, flush),

@@ -113,14 +113,14 @@ unsafe impl GuestInstructions for &Hypervisor<'_, '_, '_> {
             GuestOp::Ipas2e1is | GuestOp::Ipas2le1is | GuestOp::Ipas2le1 => {
                 if let Some(level) = level_of_page::<F>(operand) {
                     let target = Target::Page { space, va: address(operand) };
-                    begun.flushes.push(Flush { target, leaf_only, level });
+                    begun.flushes.push(Flush { target, leaf_only, level, ..Flush::all() });
                 }
             }
             GuestOp::Ripas2e1is | GuestOp::Ripas2le1is => {
                 if let Some(level) = level_of_range::<F>(operand) {
                     let (start, end) = range(operand);
                     let target = Target::Range { space, start, end, stride: page };
-                    begun.flushes.push(Flush { target, leaf_only, level });
+                    begun.flushes.push(Flush { target, leaf_only, level, ..Flush::all() });
                 }
             }
             GuestOp::Vmalle1is | GuestOp::Vmalle1 => {

@@ -38,7 +38,7 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
             Invpcid::All => (Target::All, false),
             Invpcid::AllButGlobal => unreachable!("not executed"),
         };
-        self.tell(|san, memory| san.flush(memory, cpu, Flush { target, leaf_only, level: None }));
+        self.tell(|san, memory| san.flush(memory, cpu, Flush { target, leaf_only, ..Flush::all() }));
     }
 
     fn cr3(&self, pin: &Pinned<'_>) -> u64 {

@@ -17,8 +17,8 @@ use std::ffi::c_void;
 /// # Safety
 /// 1. `options` is NULL, which is refused, or points at options that stay as they are during the
 ///    call.
-/// 2. The memory is readable, on every thread, until the sanitizer is gone. Entries are stored in
-///    one piece.
+/// 2. The memory is readable, on every thread, until the sanitizer is gone, and with
+///    `PTSAN_FLAG_WALKERS_SET_BITS` writable. Entries are stored in one piece.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptsan_new(
     options: *const PtsanOptions,

@@ -4,6 +4,7 @@
 //! hardware that broadcasts.
 use crate::handles::{Ptsan, hook};
 use crate::machine::PTSAN_EVERY_CPU;
+use crate::options::exception_level_of;
 use ptsan::{Flush, Memory, Sanitizer, Target};
 
 /// Tells that the CPU invalidates the translations of the page at `va` in a space, and global ones
@@ -44,7 +45,7 @@ pub extern "C" fn ptsan_flush_every_space(
     leaf_only: bool,
 ) -> i32 {
     let target = Target::EverySpace { start, end, stride };
-    flush("ptsan_flush_every_space", san, cpu, Flush { target, leaf_only, level: None })
+    flush("ptsan_flush_every_space", san, cpu, Flush { target, leaf_only, ..Flush::all() })
 }
 
 /// Tells that the CPU invalidates by address in a space, as `ptsan_flush_range`, and names the level
@@ -75,7 +76,7 @@ pub extern "C" fn ptsan_flush_every_space_level(
     level: u8,
 ) -> i32 {
     let target = Target::EverySpace { start, end, stride };
-    let what = Flush { target, leaf_only: false, level: Some(level) };
+    let what = Flush { target, ..Flush::all() }.level(level);
     flush("ptsan_flush_every_space_level", san, cpu, what)
 }
 
@@ -89,6 +90,31 @@ pub extern "C" fn ptsan_flush_space(san: *mut Ptsan, cpu: i32, space: u64) -> i3
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_flush_all(san: *mut Ptsan, cpu: i32) -> i32 {
     flush("ptsan_flush_all", san, cpu, Flush::all())
+}
+
+/// Tells that the CPU invalidates by address as `ptsan_flush_range` does, for an exception level of
+/// AArch64: 1 (`vae1`, `ipas2e1`), 2 (`vae2`) or 3 (`vae3`). It drops nothing of tables of another
+/// one: see `ptsan_options.exception_level`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_of(
+    san: *mut Ptsan,
+    cpu: i32,
+    exception_level: u32,
+    space: u64,
+    start: u64,
+    end: u64,
+    stride: u64,
+    leaf_only: bool,
+) -> i32 {
+    let what = Flush { leaf_only, ..Flush::range(space, start, end, stride) };
+    flush_of("ptsan_flush_of", san, cpu, exception_level, what)
+}
+
+/// Tells that the CPU invalidates everything of an exception level of AArch64 (`vmalle1`, `alle2`,
+/// `alle3`), as `ptsan_flush_of`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_all_of(san: *mut Ptsan, cpu: i32, exception_level: u32) -> i32 {
+    flush_of("ptsan_flush_all_of", san, cpu, exception_level, Flush::all())
 }
 
 /// Tells that the CPU invalidates all that it has cached of stage 1 for the guest that it runs
@@ -111,6 +137,13 @@ pub extern "C" fn ptsan_stage1_flushed(san: *mut Ptsan, cpu: i32) -> i32 {
         }
         Ok(())
     })
+}
+
+fn flush_of(name: &str, san: *mut Ptsan, cpu: i32, exception_level: u32, what: Flush) -> i32 {
+    match exception_level_of(exception_level) {
+        Ok(level) => flush(name, san, cpu, what.of(level)),
+        Err(refusal) => hook(name, san, |_| Err(refusal)),
+    }
 }
 
 fn flush(name: &str, san: *mut Ptsan, cpu: i32, what: Flush) -> i32 {

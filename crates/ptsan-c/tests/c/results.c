@@ -218,6 +218,31 @@ static void last_level(void) {
     }
 }
 
+/* A TLBI of one exception level drops nothing of another's. */
+static void other_exception_level(void) {
+    for (uint32_t level = 0; level < 8; level++) {
+        prepare_for((ptsan_options){.arch = PTSAN_ARCH_AARCH64_4K, .exception_level = 2});
+        CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x4018 / 8] = 0;
+        ptsan_entry_written(san, 0x104018);
+        bool known = level % 4 > 0;
+        int32_t done = level < 4 ? ptsan_flush_of(san, 0, level % 4, 7, 0x3000, 0x4000, 4096, false)
+                                 : ptsan_flush_all_of(san, 0, level % 4);
+        CHECK(done == (known ? PTSAN_OK : PTSAN_ERROR_BAD_ARGUMENT));
+        CHECK(ptsan_frame_freed(san, 0x105000, 4096) == PTSAN_OK);
+        COUNT("data-freed-before-flush", level % 4 == 2 ? 0u : 1u);
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* Walkers store to the program's memory. */
+static void bits_of_walkers(void) {
+    prepare_for((ptsan_options){.arch = PTSAN_ARCH_X86_64, .flags = PTSAN_FLAG_WALKERS_SET_BITS});
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK && ram[0x4018 / 8] == (0x105000 | 0x27));
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_WRITE, true, NULL) == PTSAN_OK && ram[0x4018 / 8] == (0x105000 | 0x67));
+    CHECK(ptsan_total(san) == 0 && ptsan_destroy(san) == PTSAN_OK);
+}
+
 static void spaces(void) {
     prepare(NULL);
     CHECK(ptsan_space_created(san, 9) == PTSAN_OK && ptsan_flush_space(san, 0, 9) == PTSAN_OK);
@@ -541,6 +566,8 @@ int main(void) {
     permissions();
     walks();
     last_level();
+    other_exception_level();
+    bits_of_walkers();
     spaces();
     hashed();
     frames();

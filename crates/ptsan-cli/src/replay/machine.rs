@@ -227,7 +227,7 @@ impl Machine {
             Record::Leave { cpu } => san.leave(usize::from(cpu)),
             Record::Invalidate { cpu, scope, leaf_only, level } => {
                 self.counts.invalidations += 1;
-                let flush = Flush { target: target(scope), leaf_only, level };
+                let flush = Flush { target: target(scope), leaf_only, level, ..Flush::all() };
                 match cpu {
                     Some(cpu) => san.flush(memory, usize::from(cpu), flush),
                     None => self.used.iter().for_each(|cpu| san.flush(memory, usize::from(*cpu), flush)),
@@ -278,7 +278,10 @@ impl Machine {
             }
             Record::FlushQueued { device, scope, leaf_only, level } => {
                 self.counts.queued += 1;
-                san.flush_queued(usize::from(device), Flush { target: target(scope), leaf_only, level });
+                san.flush_queued(
+                    usize::from(device),
+                    Flush { target: target(scope), leaf_only, level, ..Flush::all() },
+                );
             }
             Record::QueueCompleted { device } => san.queue_completed(memory, usize::from(device)),
             Record::DeviceEntry { device, phys, bytes, word, valid } => {

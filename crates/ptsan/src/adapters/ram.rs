@@ -1,6 +1,7 @@
 //! Simulated physical memory whose bytes stay where they are, so that page-table crates can hold
 //! pointers into it.
 use crate::Memory;
+use crate::memory::exchange_in_word;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The bytes of a frame.
@@ -52,6 +53,12 @@ impl Ram {
 }
 
 impl Memory for Ram {
+    fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
+        let offset = self.offset(phys)?;
+        let word = &self.0[offset / FRAME as usize].0[offset % FRAME as usize / 8];
+        exchange_in_word(word, (phys % 8, bytes), (old, new))
+    }
+
     fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
         let offset = self.offset(phys)?;
         let word = self.0[offset / FRAME as usize].0[offset % FRAME as usize / 8].load(Relaxed);

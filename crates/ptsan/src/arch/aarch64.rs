@@ -113,7 +113,13 @@ impl Arch {
         };
         let by_address = ByGuestAddress::SparesCombined;
         let second_stage = Some(SecondStage { by_address, host: None });
-        Self { hardware_bits: Some(stage2_hardware_bits), memory: stage2_memory, second_stage, ..arch }
+        Self {
+            hardware_bits: Some(stage2_hardware_bits),
+            used: Some(stage2_used),
+            memory: stage2_memory,
+            second_stage,
+            ..arch
+        }
     }
 
     /// Returns the same format for the upper of two trees (`TTBR1`): the bits above
@@ -156,6 +162,7 @@ fn tree(
         ordering: StoreOrdering::Completed,
         hardware_bits: Some(hardware_bits),
         sets_dirty: false,
+        used: Some(used),
         contiguous: Some(match granule {
             Granule::K4 => |level, raw| run(level, raw, &[4, 4, 4]),
             Granule::K16 => |level, raw| run(level, raw, &[7, 5]),
@@ -204,6 +211,19 @@ fn hardware_bits(_: u8, raw: u64) -> HardwareBits {
 /// The same in stage 2, where the bit is set if the page is writable.
 fn stage2_hardware_bits(level: u8, raw: u64) -> HardwareBits {
     hardware_bits(level, raw ^ READ_ONLY)
+}
+
+/// Returns an entry as a CPU with FEAT_HAFDBS leaves it: in a link it sets no flag.
+fn used(level: u8, raw: u64, written: bool) -> u64 {
+    if level > 0 && raw & TABLE_OR_PAGE != 0 {
+        return raw;
+    }
+    let dirty = written && hardware_bits(level, raw).sets_dirty;
+    (raw | ACCESS_FLAG) & !(if dirty { READ_ONLY } else { 0 })
+}
+
+fn stage2_used(level: u8, raw: u64, written: bool) -> u64 {
+    used(level, raw ^ READ_ONLY, written) ^ READ_ONLY
 }
 
 /// Returns the meaning of AttrIndx where `MAIR_EL1` is 0xbb4404ff: normal memory that is written

@@ -267,6 +267,9 @@ pub struct Arch {
     /// dirty state ([`HardwareBits::sets_dirty`]). For formats whose clean pages look read-only
     /// (AArch64 with `TCR_ELx.HD`). [`crate::Config::accessed_dirty`] implies it.
     pub sets_dirty: bool,
+    /// An entry as hardware that sets these bits leaves it, when it has used it for an access, or
+    /// for a write. See [`crate::Config::walkers_set_bits`].
+    pub used: Option<fn(level: u8, raw: u64, written: bool) -> u64>,
     /// The run of entries to which a valid entry belongs, if the format has such runs. See
     /// [`crate::Kind::ContiguousRange`].
     pub contiguous: Option<fn(level: u8, raw: u64) -> Contiguous>,

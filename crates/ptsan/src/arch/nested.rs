@@ -26,6 +26,7 @@ impl Arch {
             canonical: Canonical::ZeroExtended,
             second_stage: Some(SecondStage { by_address: ByGuestAddress::Never, host: None }),
             hardware_bits: Some(ept_hardware_bits),
+            used: Some(ept_used),
             memory: ept_memory,
             decode: ept,
             ..Self::x86_64()
@@ -98,6 +99,12 @@ fn ept_hardware_bits(level: u8, raw: u64) -> HardwareBits {
     let leaf = level == 0 || raw & 1 << 7 != 0;
     let dirty = leaf && raw & 1 << 9 != 0;
     HardwareBits { accessed: raw & 1 << 8 != 0, dirty, sets_dirty: leaf && raw & 2 != 0 && !dirty }
+}
+
+/// Returns an entry with the flags that the CPU sets in it: in a link the accessed flag alone.
+fn ept_used(level: u8, raw: u64, written: bool) -> u64 {
+    let leaf = level == 0 || raw & 1 << 7 != 0;
+    raw | 1 << 8 | u64::from(written && leaf) << 9
 }
 
 #[cfg(test)]

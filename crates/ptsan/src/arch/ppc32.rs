@@ -38,6 +38,7 @@ impl Arch {
             second_stage: None,
             hardware_bits: None,
             sets_dirty: false,
+            used: None,
             contiguous: None,
             memory,
             hashed: Some(|level, raw| level == 0 && (raw as u32).swap_bytes() & HASHPTE != 0),

@@ -88,6 +88,7 @@ fn refilled(
         ordering: StoreOrdering::Implicit,
         hardware_bits: None,
         sets_dirty: false,
+        used: None,
         contiguous: None,
         hashed: None,
         second_stage: None,

@@ -112,6 +112,7 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         ordering: StoreOrdering::Fenced,
         hardware_bits: Some(hardware_bits),
         sets_dirty: false,
+        used: Some(used),
         contiguous: Some(contiguous),
         hashed: None,
         second_stage: None,
@@ -152,6 +153,12 @@ fn contiguous(level: u8, raw: u64) -> Contiguous {
 fn hardware_bits(_: u8, raw: u64) -> HardwareBits {
     let dirty = raw & DIRTY != 0;
     HardwareBits { accessed: raw & ACCESSED != 0, dirty, sets_dirty: raw & WRITE != 0 && !dirty }
+}
+
+/// Returns an entry with the bits that such a machine sets in it: in a link none.
+fn used(_: u8, raw: u64, written: bool) -> u64 {
+    let leaf = raw & (READ | WRITE | EXECUTE) != 0;
+    raw | if leaf { ACCESSED } else { 0 } | if leaf && written { DIRTY } else { 0 }
 }
 
 fn decode(level: u8, raw: u64, index_bits: u32) -> Entry {

@@ -49,6 +49,7 @@ impl Arch {
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
             sets_dirty: false,
+            used: Some(used),
             contiguous: None,
             hashed: None,
             second_stage: None,
@@ -130,6 +131,8 @@ impl Arch {
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
             sets_dirty: false,
+            // The root's entries are in registers, and have no such bit.
+            used: Some(|level, raw, written| if level < 2 { used(level, raw, written) } else { raw }),
             contiguous: None,
             hashed: None,
             second_stage: None,
@@ -234,6 +237,12 @@ pub(super) fn hardware_bits(level: u8, raw: u64) -> HardwareBits {
     let dirty = raw & DIRTY != 0;
     let sets_dirty = leaf && raw & WRITABLE != 0 && !dirty;
     HardwareBits { accessed: raw & ACCESSED != 0, dirty, sets_dirty }
+}
+
+/// Returns an entry with the bits that the CPU sets in it: in a link the accessed bit alone.
+pub(super) fn used(level: u8, raw: u64, written: bool) -> u64 {
+    let leaf = level == 0 || raw & LARGE != 0;
+    raw | ACCESSED | if written && leaf { DIRTY } else { 0 }
 }
 
 fn perms(raw: u64) -> Perms {

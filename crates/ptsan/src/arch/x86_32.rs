@@ -1,7 +1,7 @@
 //! 32-bit x86 without PAE: two levels of 4-byte entries (Intel SDM vol. 3, 4.3).
 use super::format::{Arch, Canonical, Entry, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
-use super::x86::{hardware_bits, memory};
+use super::x86::{hardware_bits, memory, used};
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;
@@ -38,6 +38,7 @@ impl Arch {
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
             sets_dirty: false,
+            used: Some(used),
             contiguous: None,
             hashed: None,
             second_stage: None,

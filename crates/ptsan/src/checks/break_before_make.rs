@@ -98,7 +98,15 @@ impl Sanitizer {
             Entry::Leaf { phys, perms, global, memory_type, .. } => {
                 let context = if global { &mut c.globals } else { own };
                 if context.peek(arch, at.level, va).is_none() {
-                    let entry = TlbEntry { phys, since, via: at.table, perms, memory_type, denied: false };
+                    let entry = TlbEntry {
+                        phys,
+                        since,
+                        via: at.table,
+                        perms,
+                        memory_type,
+                        denied: false,
+                        dirty: false,
+                    };
                     context.insert_maybe(arch, at.level, va, entry);
                 }
             }

@@ -25,8 +25,8 @@ impl Sanitizer {
         };
         let why = if since.is_some_and(|s| event <= s) {
             "came before that"
-        } else if !self.is_device(cpu) && self.config.is_without_effect(flush) {
-            "drops nothing on this processor: see Errata::sfence_drops_only_all"
+        } else if let Some(why) = self.config.without_effect(flush, self.is_device(cpu)) {
+            return format!("its last flush ({flush}, event {event}) {why}");
         } else if self.config.spares_globals()
             && match flush.target {
                 Target::Page { va: of, .. } => Some(of >> 12) == va.map(|va| va >> 12),

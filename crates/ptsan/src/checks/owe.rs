@@ -26,12 +26,14 @@ pub(crate) struct Change {
 
 /// A translation that may be cached.
 #[derive(Clone, Copy)]
-struct Page {
-    va: u64,
-    level: u8,
-    phys: u64,
-    perms: Perms,
+pub(super) struct Page {
+    pub(super) va: u64,
+    pub(super) level: u8,
+    pub(super) phys: u64,
+    pub(super) perms: Perms,
     global: bool,
+    /// The entry, as it is in memory.
+    pub(super) raw: u64,
 }
 
 /// The pages and tables below an entry for a table.
@@ -148,7 +150,8 @@ impl Sanitizer {
         let (table, perms) = match old {
             // The usual case, without lists.
             Entry::Leaf { phys: mapped, perms, global, .. } => {
-                let page = Page { va, level: at.level, phys: mapped, perms: perms & above, global };
+                let perms = perms & above;
+                let page = Page { va, level: at.level, phys: mapped, perms, global, raw: before.raw };
                 return self.owe_page(memory, change, page, (phys, above), &may_hold);
             }
             Entry::Table { phys, perms } => (phys, perms & above),
@@ -187,7 +190,7 @@ impl Sanitizer {
     ) {
         let Change { at, root, before, new, state, .. } = change;
         let Some(rule) = self.loss(memory, phys, page, above, at, new).or(state) else { return };
-        let Page { va, level, phys: mapped, perms, global } = page;
+        let Page { va, level, phys: mapped, perms, global, .. } = page;
         let holders = if global { self.may_hold_global(root, before.since) } else { CpuMask::default() };
         if holders.is_empty() && may_hold.is_empty() {
             return;
@@ -307,9 +310,10 @@ impl Sanitizer {
             let Some(one_less) = left.checked_sub(1) else { return };
             *left = one_less;
             let va = va.wrapping_add(index << l.shift);
-            match read(memory, arch, table, level, index) {
+            let raw = read_raw(memory, arch, table, level, index).unwrap_or_default();
+            match arch.entry(level, index, raw) {
                 Entry::Leaf { phys, perms, global, accessed: true, .. } => {
-                    below.pages.push(Page { va, level, phys, perms: perms & allowed, global });
+                    below.pages.push(Page { va, level, phys, perms: perms & allowed, global, raw });
                 }
                 Entry::Table { phys, perms } if level > 0 => {
                     self.list_below(memory, phys, level - 1, va, perms & allowed, below, left);
@@ -317,6 +321,19 @@ impl Sanitizer {
                 _ => {}
             }
         }
+    }
+
+    /// Lists the pages below an entry for a table of `level`.
+    pub(super) fn pages_below(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        (table, level): (u64, u8),
+        va: u64,
+        perms: Perms,
+    ) -> Vec<Page> {
+        let (mut below, mut left) = (Below::default(), MOST_ENTRIES);
+        self.list_below(memory, table, level, va, perms, &mut below, &mut left);
+        below.pages
     }
 
     /// Returns the rule for a page that memory does not give any more, or `None` if it does.
@@ -331,7 +348,9 @@ impl Sanitizer {
     ) -> Option<Rule> {
         match new {
             // The usual case, without a walk.
-            Entry::Leaf { phys, perms, .. } if page.level == at.level => lost(page, phys, perms & above),
+            Entry::Leaf { phys, perms, .. } if page.level == at.level => {
+                lost((page.phys, page.perms), (phys, perms & above))
+            }
             Entry::Empty | Entry::Malformed => Some(Rule::UnmapNotFlushed),
             _ => self.lost_now(memory, root, page.va, page.level, page.phys, page.perms),
         }
@@ -357,8 +376,7 @@ impl Sanitizer {
             let Ok(now) = self.look(memory, root, va.wrapping_add(offset)) else {
                 return Some(Rule::UnmapNotFlushed);
             };
-            let page = Page { va, level, phys: phys.wrapping_add(offset), perms, global: false };
-            if let Some(rule) = lost(page, now.phys, now.perms) {
+            if let Some(rule) = lost((phys.wrapping_add(offset), perms), (now.phys, now.perms)) {
                 return Some(rule);
             }
             offset += 1u64 << arch.levels[usize::from(now.level)].shift;
@@ -367,15 +385,20 @@ impl Sanitizer {
     }
 }
 
-fn lost(page: Page, phys: u64, perms: Perms) -> Option<Rule> {
-    if page.phys != phys {
+/// Returns the rule for a translation that is given no more: the address and the permissions then and
+/// now.
+fn lost((was, had): (u64, Perms), (phys, perms): (u64, Perms)) -> Option<Rule> {
+    if was != phys {
         return Some(Rule::RemapNotFlushed);
     }
-    (!perms.contains(page.perms)).then_some(Rule::RestrictNotFlushed)
+    (!perms.contains(had)).then_some(Rule::RestrictNotFlushed)
 }
 
 fn read(memory: &(impl Memory + ?Sized), arch: &Arch, table: u64, level: u8, index: u64) -> Entry {
+    read_raw(memory, arch, table, level, index).map_or(Entry::Empty, |raw| arch.entry(level, index, raw))
+}
+
+fn read_raw(memory: &(impl Memory + ?Sized), arch: &Arch, table: u64, level: u8, index: u64) -> Option<u64> {
     let bytes = arch.levels[usize::from(level)].entry_bytes;
-    let at = table.wrapping_add(index * u64::from(bytes));
-    memory.read(at, bytes).map_or(Entry::Empty, |raw| arch.entry(level, index, raw))
+    memory.read(table.wrapping_add(index * u64::from(bytes)), bytes)
 }

@@ -23,6 +23,8 @@ struct Held {
 /// The caches of one address space on one CPU.
 pub(crate) struct Context {
     pub(crate) space: u64,
+    /// Whether they are those of a device.
+    device: bool,
     /// Raised whenever everything is dropped.
     pub(crate) generation: u32,
     /// The most translations, and the most tables, that are held.
@@ -54,10 +56,11 @@ fn place(arch: &Arch, page: u64) -> (usize, u64) {
 }
 
 impl Context {
-    /// Makes the caches of a space, for `most` translations and as many tables.
-    pub(crate) fn new(space: u64, most: usize) -> Self {
+    /// Makes the caches of a space of a CPU or a device, for `most` translations and as many tables.
+    pub(crate) fn new(space: u64, most: usize, device: bool) -> Self {
         Self {
             space,
+            device,
             generation: 0,
             most: most.max(1),
             pages: Slots::default(),
@@ -82,10 +85,14 @@ impl Context {
     /// Notes that the translation of `va` denied an access. Returns whether it has before, or
     /// `None` if the CPU holds no translation of `va`.
     pub(crate) fn deny(&mut self, arch: &Arch, va: u64) -> Option<bool> {
-        self.levels().find_map(|level| {
-            let held = self.pages.get_mut(page(arch, level, va)).filter(|h| !h.maybe)?;
-            Some(std::mem::replace(&mut held.entry.denied, true))
-        })
+        self.held_mut(arch, va).map(|entry| std::mem::replace(&mut entry.denied, true))
+    }
+
+    /// Returns the translation held for `va`, to be changed.
+    pub(crate) fn held_mut(&mut self, arch: &Arch, va: u64) -> Option<&mut TlbEntry> {
+        let is_held = |level: &usize| self.pages.get(page(arch, *level, va)).is_some_and(|h| !h.maybe);
+        let level = self.levels().find(is_held)?;
+        self.pages.get_mut(page(arch, level, va)).map(|held| &mut held.entry)
     }
 
     /// Lists the levels that have translations.
@@ -231,12 +238,25 @@ impl Context {
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
         self.generation = self.generation.wrapping_add(1);
+        self.clear_pages();
+        self.drop_tables();
+    }
+
+    /// Drops what a flush of the whole space drops.
+    pub(crate) fn flush_all(&mut self, arch: &Arch, flush: &Flush) {
+        match self.device && flush.spares_tables(arch.structures, true) {
+            true => self.clear_pages(),
+            false => self.clear(),
+        }
+    }
+
+    /// Drops all translations and no table.
+    fn clear_pages(&mut self) {
         self.pages.clear();
         self.read.clear();
         self.held = [0; MAX_LEVELS];
         self.levels = 0;
         self.invalid.clear();
-        self.drop_tables();
     }
 
     /// Drops all paging-structure entries and no translation.
@@ -249,9 +269,10 @@ impl Context {
     pub(crate) fn flush_page(&mut self, arch: &Arch, va: u64, flush: &Flush) {
         self.drop_translations(arch, va, |level| flush.drops_level(level));
         match arch.structures {
-            StructureScope::AnyInvalidation if flush.level.is_none() => self.drop_tables(),
-            StructureScope::Tagged if !flush.spares_tables() => self.drop_path(arch, va),
-            _ => {}
+            scope if flush.spares_tables(scope, self.device) => {}
+            StructureScope::AnyInvalidation => self.drop_tables(),
+            StructureScope::Tagged => self.drop_path(arch, va),
+            StructureScope::WholeSpace | StructureScope::None => {}
         }
     }
 
@@ -299,10 +320,9 @@ impl Context {
         self.pages.drop_where(hit, |page| dropped.push(place(arch, page)));
         dropped.into_iter().for_each(|(level, va)| self.dropped(arch, level, va));
         match arch.structures {
-            StructureScope::AnyInvalidation if range.count() > 0 && flush.level.is_none() => {
-                self.drop_tables();
-            }
-            StructureScope::Tagged if !flush.spares_tables() => {
+            scope if flush.spares_tables(scope, self.device) => {}
+            StructureScope::AnyInvalidation if range.count() > 0 => self.drop_tables(),
+            StructureScope::Tagged => {
                 let hit = |position: u64| {
                     let l = &arch.levels[(position & 7) as usize];
                     let span = (1u64 << l.shift).saturating_mul(l.entries() as u64);

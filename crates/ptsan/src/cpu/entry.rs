@@ -15,6 +15,8 @@ pub(crate) struct TlbEntry {
     pub(crate) memory_type: u8,
     /// It has denied an access that memory allowed.
     pub(crate) denied: bool,
+    /// The CPU knows that the page is dirty, and does not set the bit again.
+    pub(crate) dirty: bool,
 }
 
 /// A cached entry that was not valid when it was read.

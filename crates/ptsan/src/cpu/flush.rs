@@ -1,4 +1,5 @@
 //! Describes invalidations: their targets, and the caches that they spare.
+use crate::arch::StructureScope;
 use std::fmt;
 
 /// The translations that an invalidation drops.
@@ -70,38 +71,65 @@ pub struct Flush {
     pub leaf_only: bool,
     /// The level whose entries map the pages, if the invalidation names one: see [`Flush::level`].
     pub level: Option<u8>,
+    /// The exception level whose translations it drops, if it names one: see [`Flush::of`].
+    pub exception_level: Option<ExceptionLevel>,
+}
+
+/// An exception level of AArch64 that has translations of its own. Each instruction that
+/// invalidates names one: `TLBI VAE1` does not reach the translations of EL2, nor `TLBI VAE2` those
+/// of EL1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExceptionLevel {
+    /// EL1 with EL0: a kernel and its programs (`VAE1`, `ASIDE1`, `VMALLE1`), and stage 2 below them
+    /// (`IPAS2E1`, `VMALLS12E1`). A host with `HCR_EL2.{E2H,TGE}` set names its own translations so,
+    /// too.
+    El1,
+    /// EL2: a hypervisor without that bit (`VAE2`, `ALLE2`).
+    El2,
+    /// EL3: secure firmware (`VAE3`, `ALLE3`).
+    El3,
+}
+
+impl fmt::Display for ExceptionLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::El1 => "EL1",
+            Self::El2 => "EL2",
+            Self::El3 => "EL3",
+        })
+    }
 }
 
 impl Flush {
     /// Invalidates the translations of one address.
     #[must_use]
     pub const fn page(space: u64, va: u64) -> Self {
-        Self { target: Target::Page { space, va }, leaf_only: false, level: None }
+        Self { target: Target::Page { space, va }, ..Self::all() }
     }
 
     /// Invalidates by address every `stride` bytes from `start` to below `end`.
     #[must_use]
     pub const fn range(space: u64, start: u64, end: u64, stride: u64) -> Self {
-        Self { target: Target::Range { space, start, end, stride }, leaf_only: false, level: None }
+        Self { target: Target::Range { space, start, end, stride }, ..Self::all() }
     }
 
     /// Invalidates the translations of one address in every address space, global ones too.
     #[must_use]
     pub const fn page_in_every_space(va: u64) -> Self {
         let target = Target::EverySpace { start: va, end: va.saturating_add(1), stride: 1 << 12 };
-        Self { target, leaf_only: false, level: None }
+        Self { target, ..Self::all() }
     }
 
     /// Invalidates a whole address space except global translations.
     #[must_use]
     pub const fn space(space: u64) -> Self {
-        Self { target: Target::Space(space), leaf_only: false, level: None }
+        Self { target: Target::Space(space), ..Self::all() }
     }
 
     /// Invalidates everything.
     #[must_use]
     pub const fn all() -> Self {
-        Self { target: Target::All, leaf_only: false, level: None }
+        Self { target: Target::All, leaf_only: false, level: None, exception_level: None }
     }
 
     /// Returns whether it invalidates all of a space at least.
@@ -148,10 +176,35 @@ impl Flush {
         self.level.is_none_or(|named| named == level)
     }
 
-    /// Returns whether an invalidation by address spares all tables.
+    /// Names the exception level whose translations the invalidation drops. It drops nothing of
+    /// tables of another one ([`Config::exception_level`](crate::Config::exception_level)).
+    /// ```
+    /// use ptsan::{Access, Arch, Config, ExceptionLevel, Flush, Kind, Session};
+    ///
+    /// let config = Config { exception_level: ExceptionLevel::El2, ..Config::new(Arch::aarch64_4k(39)) };
+    /// let mut s = Session::with(config, vec![0u8; 1 << 16]);
+    /// s.alloc(0x1000);
+    /// s.put(0x1000, 0x441);                                   // a block of 1 GiB
+    /// s.load(0x1000);
+    /// s.put(0x1000, 0);
+    /// let vae1 = Flush::page(0x1000, 0).of(ExceptionLevel::El1);
+    /// s.sanitizer.flush(&s.memory, 0, vae1);                  // should be VAE2
+    /// s.flushes_done();
+    /// assert_eq!(s.sanitizer.count(Kind::FlushMissing), 1);
+    /// assert!(s.sanitizer.to_string().replace("\n    ", " ").contains("is for EL1, and these tables are of EL2"));
+    /// ```
+    #[must_use]
+    pub const fn of(self, exception_level: ExceptionLevel) -> Self {
+        Self { exception_level: Some(exception_level), ..self }
+    }
+
+    /// Returns whether it spares all tables: an invalidation by address of a CPU, or any of a
+    /// `device`, in a format of this scope. An IOMMU keeps its links at an invalidation of the last
+    /// level (VT-d: the hint IH; AMD: PDE clear), whatever CPUs do with the same tables.
     #[inline]
-    pub(crate) const fn spares_tables(&self) -> bool {
-        self.leaf_only || self.level.is_some()
+    pub(crate) const fn spares_tables(&self, scope: StructureScope, device: bool) -> bool {
+        let last_level = self.leaf_only && (device || !matches!(scope, StructureScope::AnyInvalidation));
+        last_level || self.level.is_some()
     }
 
     /// Returns the addresses, with their space (`None`: every one). Returns `None` for a flush that
@@ -185,6 +238,9 @@ impl fmt::Display for Flush {
         }
         if let Some(level) = self.level {
             write!(f, ", of pages of level {level}")?;
+        }
+        if let Some(level) = self.exception_level {
+            write!(f, ", for {level}")?;
         }
         if self.leaf_only { write!(f, ", last level only") } else { Ok(()) }
     }

@@ -17,7 +17,7 @@ pub use combined::GuestPage;
 pub(crate) use context::Context;
 pub(crate) use entry::{Invalid, Table, TlbEntry};
 pub(crate) use flush::Strides;
-pub use flush::{Flush, Target};
+pub use flush::{ExceptionLevel, Flush, Target};
 pub(crate) use hashed::HashedEntry;
 pub use processor::CpuState;
 pub(crate) use processor::{Cpu, Flight, Loaded, Register};

@@ -60,6 +60,7 @@ pub(crate) struct Cpu {
     pub(crate) combined: Combined,
     /// The most entries of each kind in a context.
     tlb: usize,
+    device: bool,
     /// The TLB, if CPUs look pages up in a hash table.
     pub(crate) hashed: HashedTlb,
     pub(crate) registers: Vec<Register>,
@@ -84,17 +85,18 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    /// Makes a CPU whose caches hold `tlb` entries of each kind for each space.
-    pub(crate) fn new(tlb: usize) -> Self {
+    /// Makes a CPU or a device whose caches hold `tlb` entries of each kind for each space.
+    pub(crate) fn new(tlb: usize, device: bool) -> Self {
         Self {
             state: CpuState::Away,
             loaded: None,
             contexts: Vec::new(),
             by_space: FastMap::default(),
             spare: Vec::new(),
-            globals: Context::new(u64::MAX, tlb),
+            globals: Context::new(u64::MAX, tlb, device),
             combined: Combined::default(),
             tlb,
+            device,
             hashed: HashedTlb::default(),
             registers: Vec::new(),
             register_generation: 0,
@@ -117,7 +119,7 @@ impl Cpu {
                     only.clear();
                     only.space = space;
                 }
-                None => self.contexts.push(Context::new(space, self.tlb)),
+                None => self.contexts.push(Context::new(space, self.tlb, self.device)),
             }
             return 0;
         }
@@ -130,7 +132,7 @@ impl Cpu {
                 index
             }
             None => {
-                self.contexts.push(Context::new(space, self.tlb));
+                self.contexts.push(Context::new(space, self.tlb, self.device));
                 (self.contexts.len() - 1) as u32
             }
         };
@@ -193,20 +195,24 @@ impl Cpu {
     /// Hardware without such a cache waits for them at any flush.
     pub(crate) fn end_flights(&mut self, arch: &Arch, flush: Flush) {
         let Some(loaded) = self.loaded.filter(|_| !self.flights.is_empty()) else { return };
+        let (scope, spares) = (arch.structures, flush.spares_tables(arch.structures, self.device));
+        if self.device && spares && scope != StructureScope::None {
+            return;
+        }
         let range = match (flush.target, flush.addresses()) {
             (Target::Space(space), _) if space != loaded.space => return,
             (_, None) => return self.flights.clear(),
             (_, Some((space, _))) if space.is_some_and(|space| space != loaded.space) => return,
             (_, Some((_, range))) => range,
         };
-        self.flights.retain(|f| match arch.structures {
+        self.flights.retain(|f| match scope {
             StructureScope::AnyInvalidation | StructureScope::None => false,
             StructureScope::WholeSpace => true,
             StructureScope::Tagged => {
                 let l = &arch.levels[usize::from(f.level)];
                 let low = arch.position_start(arch.position(f.level, f.va));
                 let span = (1u64 << l.shift).saturating_mul(l.entries() as u64);
-                flush.spares_tables() || !range.hit(low, span)
+                spares || !range.hit(low, span)
             }
         });
     }

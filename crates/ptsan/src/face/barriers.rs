@@ -87,14 +87,15 @@ impl Sanitizer {
                 continue;
             }
             let Issued { cpu, flush, loaded, before, .. } = issued;
-            let arch = &self.config.arch;
-            self.debts.pay(cpu, Cover { arch, flush, loaded, spares_globals, before, two_stages });
+            let (arch, device) = (&self.config.arch, self.is_device(cpu));
+            self.debts.pay(cpu, Cover { arch, flush, loaded, spares_globals, before, two_stages, device });
         }
     }
 
     /// Pays the debts that the flush covers: at once, or when a barrier has completed it. `queued`
     /// is the event at which it was given to a device, which needs no barrier of a CPU.
     pub(super) fn flushed(&mut self, cpu: usize, flush: Flush, queued: Option<u64>) {
+        let device = self.is_device(cpu);
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
         let loaded = c.loaded.map(|l| l.space);
@@ -102,7 +103,9 @@ impl Sanitizer {
         // Entries cached after the invalidation was queued may be there still.
         let at = queued.unwrap_or(self.event);
         let other_root = c.other_root.filter(|other| other.until > at);
+        // A device that keeps its links can walk on from them.
         match flush.target {
+            _ if device && flush.spares_tables(arch.structures, true) => {}
             Target::All => {
                 c.visits.flushed_all(at);
                 c.other_root = other_root;
@@ -131,7 +134,7 @@ impl Sanitizer {
                 self.issued.push(Issued { cpu, flush, loaded, before, event: self.event, waited: None });
             }
         } else {
-            self.debts.pay(cpu, Cover { arch, flush, loaded, spares_globals, before, two_stages });
+            self.debts.pay(cpu, Cover { arch, flush, loaded, spares_globals, before, two_stages, device });
         }
     }
 }

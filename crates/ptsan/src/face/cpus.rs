@@ -206,7 +206,7 @@ impl Sanitizer {
         if !self.is_possible(cpu, flush) {
             return;
         }
-        if !self.is_device(cpu) && self.config.is_without_effect(flush) {
+        if self.config.without_effect(flush, self.is_device(cpu)).is_some() {
             self.cpus[cpu].note_flush(self.event, flush);
             return;
         }
@@ -224,7 +224,7 @@ impl Sanitizer {
         let mut reload = false;
         let (space, range) = match flush.target {
             Target::All => {
-                c.everything().for_each(Context::clear);
+                c.everything().for_each(|context| context.flush_all(arch, &flush));
                 self.load_registers(memory, cpu);
                 return;
             }
@@ -243,7 +243,7 @@ impl Sanitizer {
                 (Some(space), None)
             }
             Target::Space(space) => {
-                c.context_of(space, asids).into_iter().for_each(Context::clear);
+                c.context_of(space, asids).into_iter().for_each(|context| context.flush_all(arch, &flush));
                 reload = c.runs(space);
                 (Some(space), None)
             }
@@ -289,6 +289,7 @@ impl Sanitizer {
                 spares_globals: false,
                 before: u64::MAX,
                 two_stages,
+                device: false,
             };
             s.debts.pay(cpu, cover);
             c.note_flush(event, flush);

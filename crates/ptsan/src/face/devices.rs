@@ -89,8 +89,15 @@ impl Sanitizer {
             let mut seen: FastMap<u64, ()> = FastMap::default();
             let mut all = false;
             done.reverse();
+            let scope = s.config.arch.structures;
             done.retain(|q| match q.flush.target {
                 _ if all => false,
+                // It does less.
+                _ if q.flush.spares_tables(scope, true)
+                    || s.config.without_effect(q.flush, true).is_some() =>
+                {
+                    true
+                }
                 Target::All => {
                     all = true;
                     true

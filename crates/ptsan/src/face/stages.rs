@@ -2,7 +2,7 @@
 //!
 //! All are called on the sanitizer of stage 2. A space is a guest there: its number is the VMID,
 //! the ASID of the host (AMD), or the address of the root of the EPT.
-use crate::arch::{Access, ByGuestAddress, StoreOrdering};
+use crate::arch::{Access, AccessKind, ByGuestAddress, StoreOrdering};
 use crate::checks::stale;
 use crate::cpu::{CombinedEntry, Fault, Flush, GuestPage, Loaded, Target, TlbEntry, Translation};
 use crate::memory::Memory;
@@ -86,12 +86,17 @@ impl Sanitizer {
                 Some(held) => {
                     s.stats.translations += 1;
                     s.stats.tlb_hits += 1;
-                    s.compare_combined(memory, (cpu, loaded), (page, gpa), access, held);
+                    let stale = s.compare_combined(memory, (cpu, loaded), (page, gpa), access, held);
+                    if !stale && s.must_set_dirty(cpu, loaded, page, access) {
+                        let found = s.access(memory, cpu, gpa, access)?;
+                        s.combine(cpu, loaded, (page, gpa), access, found);
+                        return Ok(found);
+                    }
                     Ok(held)
                 }
                 None => {
                     let found = s.access(memory, cpu, gpa, access)?;
-                    s.combine(cpu, loaded, page, gpa, found);
+                    s.combine(cpu, loaded, (page, gpa), access, found);
                     Ok(found)
                 }
             }
@@ -108,14 +113,38 @@ impl Sanitizer {
         Some(Translation { phys, perms, level: held.level, global, memory_type, accessed, from_tlb })
     }
 
-    fn combine(&mut self, cpu: usize, loaded: Loaded, page: GuestPage, gpa: u64, found: Translation) {
+    /// Returns whether the CPU has to set the dirty bit of stage 2 for an access through a combined
+    /// translation.
+    fn must_set_dirty(&self, cpu: usize, loaded: Loaded, page: GuestPage, access: Access) -> bool {
+        access.kind == AccessKind::Write
+            && self.keeps_bits()
+            && self.cpus[cpu].combined.get(loaded.space, page).is_some_and(|held| !held.entry.dirty)
+    }
+
+    fn combine(
+        &mut self,
+        cpu: usize,
+        loaded: Loaded,
+        (page, gpa): (GuestPage, u64),
+        access: Access,
+        found: Translation,
+    ) {
         let Translation { phys, perms, level, memory_type, .. } = found;
         let (phys, since, via) = (phys & !0xfff, self.event, FrameRef::UNKNOWN);
-        let entry = TlbEntry { phys, since, via, perms, memory_type, denied: false };
+        let entry = TlbEntry {
+            phys,
+            since,
+            via,
+            perms,
+            memory_type,
+            denied: false,
+            dirty: access.kind == AccessKind::Write,
+        };
         let held = CombinedEntry { gpa: gpa & !0xfff, entry, level };
         self.cpus[cpu].combined.insert(loaded.space, page, held, self.config.tlb);
     }
 
+    /// Reports a combined translation that stage 2 no longer gives, and returns whether it is one.
     fn compare_combined(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -123,9 +152,10 @@ impl Sanitizer {
         (page, gpa): (GuestPage, u64),
         access: Access,
         used: Translation,
-    ) {
+    ) -> bool {
         let truth = self.look(memory, loaded.root, gpa);
-        if stale(access, Ok(used), truth).is_some()
+        let stale = stale(access, Ok(used), truth).is_some();
+        if stale
             && !self.debts.was_reported(&self.config.arch, loaded.space, gpa)
             && !self.operations.suspect(cpu, loaded.space, gpa, access, self.event)
         {
@@ -137,6 +167,7 @@ impl Sanitizer {
             let rule = Rule::CombinedStale;
             self.report_stale((cpu, loaded.space), gpa, access, rule, Ok(used), truth, &when);
         }
+        stale
     }
 
     /// Returns whether the format has such an invalidation, and reports one that it has not.

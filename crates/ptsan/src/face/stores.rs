@@ -49,6 +49,7 @@ impl Sanitizer {
     fn stored_to(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>, exchanged: bool) {
         self.hook(|s| {
             s.tells |= told.is_none();
+            s.reports.tells = s.tells;
             s.link(memory, entry, told, exchanged);
             s.adversary_acts(memory);
         });
@@ -148,7 +149,13 @@ impl Sanitizer {
             .filter(|_| !takes)
             .and_then(|(before, old)| self.state_changed(at.level, (before.raw, raw), (old, new)));
         let beside = self.config.arch.break_before_make;
-        if !takes && state.is_none() && !beside && self.chance.is_none() {
+        // A large page where a table may have been.
+        let promoted = self.keeps_bits()
+            && at.level > 0
+            && matches!(new, Entry::Leaf { .. })
+            && !matches!(old, Some(Entry::Leaf { .. }));
+        self.written.stored(at.entry);
+        if !takes && state.is_none() && !beside && !promoted && self.chance.is_none() {
             return;
         }
         let mut ways = std::mem::take(&mut self.ways);
@@ -159,6 +166,9 @@ impl Sanitizer {
         let mut contradicts = beside && self.check_store(memory, at, &ways, old, new);
         if let Some(old) = old.filter(|_| beside && resized && !contradicts) {
             contradicts = self.check_resized(at, &ways, old, new);
+        }
+        if promoted && !contradicts {
+            self.check_promotion(memory, at, &ways, old, (raw, new));
         }
         if let (Some(before), Some(old)) = (before.filter(|_| takes || state.is_some()), old) {
             let held = self.config.arch.hashed.is_none() && !contradicts;

@@ -76,6 +76,10 @@ impl<M: Memory + ?Sized> Memory for GuestMemory<'_, M> {
         self.memory.read(self.at(phys)?, bytes)
     }
 
+    fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
+        self.memory.exchange(self.at(phys)?, bytes, old, new)
+    }
+
     fn is_zero(&self, phys: u64, bytes: u64) -> Option<bool> {
         // Pages of stage 2 are 4 KiB or larger.
         let (mut at, end) = (phys, phys.checked_add(bytes)?);

@@ -16,6 +16,8 @@ pub(crate) struct Cover<'a> {
     pub(crate) before: u64,
     /// The addresses are those of stage 2: CPUs keep translations that combine both stages.
     pub(crate) two_stages: bool,
+    /// It is one of a device.
+    pub(crate) device: bool,
 }
 
 impl Cover<'_> {
@@ -40,10 +42,12 @@ impl Cover<'_> {
     }
 
     pub(super) fn covers_table(&self, debt: &TableDebt) -> bool {
+        let spares = self.flush.spares_tables(self.arch.structures, self.device);
         let range = match (self.flush.target, self.flush.addresses()) {
+            (Target::Space(_), _) | (_, None) if self.device && spares => return false,
             (Target::Space(space), _) => return debt.space == space,
             (_, None) => return true,
-            (_, Some(_)) if self.flush.level.is_some() => return false,
+            (_, Some(_)) if spares => return false,
             (_, Some((space, range))) if space.is_none_or(|space| space == debt.space) => range,
             (_, Some(_)) => return false,
         };
@@ -55,8 +59,7 @@ impl Cover<'_> {
             StructureScope::AnyInvalidation => range.count() > 0,
             StructureScope::Tagged => {
                 let l = &self.arch.levels[usize::from(debt.level)];
-                !self.flush.leaf_only
-                    && range.hit(debt.va, (1u64 << l.shift).saturating_mul(l.entries() as u64))
+                range.hit(debt.va, (1u64 << l.shift).saturating_mul(l.entries() as u64))
             }
             StructureScope::WholeSpace | StructureScope::None => false,
         }

@@ -91,6 +91,8 @@ pub(crate) struct Reports {
     stores_left: usize,
     /// The last of these, with its event.
     stored: Option<(u64, Stored)>,
+    /// Whether any store was told.
+    pub(crate) tells: bool,
     /// Whether stores are told later than they were made, by other callers.
     is_late: bool,
     suppressions: Suppressions,
@@ -129,6 +131,7 @@ impl Reports {
             harness: Arc::new(harness),
             stores_left: stores,
             stored: None,
+            tells: false,
             is_late: false,
             allowed: vec![0; suppressions.list().len()],
             suppressions,
@@ -287,7 +290,7 @@ impl Reports {
             spread: Spread::new(&place),
             event,
             count: 1,
-            advice: advice(rule, &place, &self.machine),
+            advice: advice(rule, &place, &self.machine, self.tells),
             note,
             history: history.into_iter().map(named).collect(),
             trace,

@@ -104,6 +104,8 @@ rules! {
     WriteAndExecute = "user mode may write a frame at one address and execute it at another",
     /// A plain store may have overwritten a dirty bit.
     DirtyLost = "a plain store replaced an entry whose dirty bit hardware may have set meanwhile; exchange it atomically",
+    /// A large page is clean, and dirty bits of the small pages that it replaces are lost.
+    DirtyLeftBehind = "a large page is clean, and entries that it replaces have dirty bits of hardware, or may get them; take the right to write and flush first, or read the bits after that",
     /// A root was loaded, and the CPU used it before an instruction synchronization barrier.
     NotSynchronized = "the CPU used a root that it loaded before an instruction synchronization barrier; call barrier after switch",
     /// The CPU found the page in the hash table.

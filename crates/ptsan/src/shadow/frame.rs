@@ -10,7 +10,7 @@ use crate::report::{Origins, Trace};
 const MOST_LINKS: usize = 255;
 
 /// A frame during one allocation. The next allocation of the frame has another reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FrameRef {
     pub(super) index: u32,
     pub(super) generation: u32,

@@ -41,6 +41,14 @@ impl FrameTable {
         f.told.replace(index, new, &mut self.told, departures)
     }
 
+    /// Replaces the value that the last told store left in an entry: hardware has set bits of it.
+    pub(crate) fn amend(&mut self, at: FrameRef, index: usize, raw: u64) {
+        let frame = self.frames.get_mut(at.index as usize).filter(|f| f.generation == at.generation);
+        if let Some(f) = frame {
+            f.told.amend(index, raw, &mut self.told);
+        }
+    }
+
     /// Returns the frame that holds a table at `phys`: the allocated one, else the one that was
     /// freed last.
     #[inline]

@@ -130,6 +130,14 @@ impl Compact {
         Told { raw: joined(self.addresses[slot], attributes), since: self.base + u64::from(event) }
     }
 
+    /// Returns the same entries in the exact form.
+    fn exact(&self) -> Box<Exact> {
+        let mut exact = Exact::new();
+        exact.known = self.known;
+        slots(self.known).for_each(|slot| exact.entries[slot] = self.get(slot));
+        exact
+    }
+
     /// Records an entry, and returns whether there was room in the lists.
     #[inline]
     fn set(&mut self, slot: usize, new: Told) -> bool {
@@ -220,9 +228,8 @@ impl ToldEntries {
                     match compact.repacked(slot, coarse, &departures()) {
                         Some(packed) => *compact = packed,
                         None => {
-                            let mut exact = Exact::new();
-                            exact.known = compact.known | 1 << slot;
-                            slots(compact.known).for_each(|slot| exact.entries[slot] = compact.get(slot));
+                            let mut exact = compact.exact();
+                            exact.known |= 1 << slot;
                             exact.entries[slot] = new;
                             budget.used += 1;
                             *chunk = Chunk::Exact(exact);
@@ -235,9 +242,27 @@ impl ToldEntries {
     }
 
     /// Returns the value that the last told store left in an entry.
-    #[cfg(any(feature = "watch", test))]
     pub(crate) fn get(&self, index: usize) -> Option<Told> {
         self.chunks.get(index / CHUNK)?.as_ref()?.get(index % CHUNK)
+    }
+
+    /// Replaces the value of an entry to which a store was told, as if that store had left it.
+    pub(crate) fn amend(&mut self, index: usize, raw: u64, budget: &mut Budget) {
+        let Some(old) = self.get(index) else { return };
+        let (new, slot) = (Told { raw, ..old }, index % CHUNK);
+        match self.chunks.get_mut(index / CHUNK).and_then(Option::as_mut) {
+            Some(Chunk::Exact(exact)) => exact.entries[slot] = new,
+            Some(chunk @ Chunk::Compact(_)) => {
+                let Chunk::Compact(compact) = chunk else { return };
+                if !compact.set(slot, new) {
+                    let mut exact = compact.exact();
+                    exact.entries[slot] = new;
+                    budget.used += 1;
+                    *chunk = Chunk::Exact(exact);
+                }
+            }
+            None => {}
+        }
     }
 
     /// Returns whether no store was told.

@@ -2,6 +2,7 @@
 use super::chance::Adversary;
 use super::errata::Errata;
 use crate::arch::Arch;
+use crate::cpu::ExceptionLevel;
 use crate::report::{Allow, Suppressions};
 use std::sync::OnceLock;
 
@@ -22,6 +23,9 @@ pub struct Config {
     pub devices: usize,
     /// The page-table format.
     pub arch: Arch,
+    /// The exception level whose translations the tables describe (AArch64). A flush that names
+    /// another one drops nothing: see [`Flush::of`](crate::Flush::of).
+    pub exception_level: ExceptionLevel,
     /// Cached entries are tagged with their address space and survive a switch to another (PCID,
     /// ASID).
     ///
@@ -53,7 +57,9 @@ pub struct Config {
     /// Then a plain store ([`crate::Sanitizer::entry_written`]) over an entry that another CPU may
     /// be writing through loses a dirty bit ([`crate::Kind::BitLost`]): code must exchange such an
     /// entry ([`crate::Sanitizer::entry_exchanged`]). An entry whose accessed bit was still clear
-    /// when it was exchanged is in no cache, and owes no flush.
+    /// when it was exchanged is in no cache, and owes no flush. A large page that is stored clean
+    /// over a table with clean writable pages of it loses their bits, as does one that is made of
+    /// pages that CPUs have written, and is clean ([`crate::Rule::DirtyLeftBehind`]).
     pub accessed_dirty: bool,
     /// CPUs and devices keep entries that were not valid when a walk read them, and go on faulting
     /// on them until a flush. On for formats whose architecture allows it
@@ -81,6 +87,13 @@ pub struct Config {
     /// assert_eq!(s.sanitizer.count(Kind::StaleUse), 1);
     /// ```
     pub keeps_invalid: bool,
+    /// Walkers set accessed and dirty bits in memory ([`crate::Arch::used`]), as those of x86 do, and
+    /// those of AArch64 with FEAT_HAFDBS and of RISC-V with Svadu. A CPU that writes through a clean
+    /// translation walks again, and faults if the entry no longer allows the write.
+    ///
+    /// Code under test then meets bits that it has not set itself. The memory must be one that
+    /// walkers can store to: [`Memory::exchange`](crate::Memory::exchange).
+    pub walkers_set_bits: bool,
     /// The tables are those of stage 2 (a hypervisor's, with a guest's tables on top), and CPUs
     /// cache translations that are combined of both stages. A flush by address then needs
     /// [`crate::Sanitizer::stage1_flushed`] after it. Flushes of the whole space drop both.
@@ -145,6 +158,7 @@ impl Config {
             devices: 0,
             keeps_invalid: arch.keeps_invalid,
             arch,
+            exception_level: ExceptionLevel::El1,
             asids: false,
             common_numbers: false,
             recursive: false,
@@ -153,6 +167,7 @@ impl Config {
             adversary: None,
             barriers: false,
             accessed_dirty: false,
+            walkers_set_bits: false,
             two_stages: false,
             locks: false,
             write_xor_execute: false,

@@ -15,6 +15,7 @@ mod readers;
 mod sanitizer;
 mod stats;
 mod stores;
+mod written;
 
 pub use chance::Adversary;
 pub(crate) use chance::Chance;
@@ -35,3 +36,4 @@ pub use sanitizer::Sanitizer;
 pub(crate) use sanitizer::details_of;
 pub use stats::Stats;
 pub(crate) use stores::EntryAt;
+pub(crate) use written::Written;

@@ -10,6 +10,7 @@ use super::operations::Operations;
 use super::queue::Queued;
 use super::readers::Readers;
 use super::stats::Stats;
+use super::written::WrittenPages;
 use crate::arch::Entry;
 use crate::cpu::Cpu;
 use crate::hash::FastMap;
@@ -61,6 +62,8 @@ pub struct Sanitizer {
     pub(crate) device_entries: DeviceEntries,
     /// Software that walks tables without a lock.
     pub(crate) readers: Readers,
+    /// Pages that were written through clean entries, with [`Config::accessed_dirty`].
+    pub(crate) written: WrittenPages,
     /// Flushes that no barrier has completed.
     pub(crate) issued: Vec<Issued>,
     /// Flushes of stage 1 that no barrier has completed: the CPU, and the guest that it ran.
@@ -96,7 +99,7 @@ impl Sanitizer {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut config = config.with_environment(|name| std::env::var(name).ok());
-        config.arch.sets_dirty |= config.accessed_dirty;
+        config.arch.sets_dirty |= config.accessed_dirty | config.walkers_set_bits;
         let seed = config.adversary.map(|a| a.seed);
         let mut harness = Harness::default();
         config.harness.iter().for_each(|pattern| harness.mark(pattern));
@@ -104,7 +107,7 @@ impl Sanitizer {
         config.cpus = config.cpus.min(most);
         config.devices = config.devices.min(most - config.cpus);
         let readers = (config.cpus, config.devices);
-        let cpus = (0..readers.0 + readers.1).map(|_| Cpu::new(config.tlb)).collect();
+        let cpus = (0..readers.0 + readers.1).map(|n| Cpu::new(config.tlb, n >= readers.0)).collect();
         let mut new = Self {
             cpus,
             frames: FrameTable::new(config.told),
@@ -127,6 +130,7 @@ impl Sanitizer {
             queue: Vec::new(),
             device_entries: DeviceEntries::default(),
             readers: Readers::default(),
+            written: WrittenPages::default(),
             issued: Vec::new(),
             issued_stage1: Vec::new(),
             runs: Runs::default(),

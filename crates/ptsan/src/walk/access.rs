@@ -21,7 +21,8 @@ impl Sanitizer {
             return self.access_hashed(memory, cpu, loaded, va, access);
         }
         if let Some(hit) = self.cached(cpu, loaded.context, va) {
-            if hit.perms.allows(access) {
+            let allowed = hit.perms.allows(access);
+            if allowed && self.serves(memory, (cpu, loaded), va, access.kind) {
                 self.stats.tlb_hits += 1;
                 let truth = self.look(memory, loaded.root, va);
                 if let (true, Ok(truth)) = (self.config.arch.break_before_make, truth) {
@@ -30,9 +31,11 @@ impl Sanitizer {
                 self.compare(cpu, loaded, va, access, Ok(hit), truth);
                 return Ok(hit);
             }
-            self.stats.spurious_faults += 1;
-            if self.config.arch.keeps_denied && self.is_denied_again(memory, (cpu, loaded), va, access) {
-                return Err(Fault::Permission);
+            if !allowed {
+                self.stats.spurious_faults += 1;
+                if self.config.arch.keeps_denied && self.is_denied_again(memory, (cpu, loaded), va, access) {
+                    return Err(Fault::Permission);
+                }
             }
             self.drop_translation(cpu, loaded.context, va);
         }

@@ -2,6 +2,7 @@
 //! to walk, `adversary` walks by itself, `invalid` is about entries that were not valid and are kept.
 mod access;
 mod adversary;
+mod bits;
 mod hashed;
 mod invalid;
 mod walker;

@@ -1,5 +1,5 @@
 //! Walks that start at a CPU's paging-structure cache and fill its caches.
-use crate::arch::{Access, Contiguous, Entry, Perms, StructureScope};
+use crate::arch::{Access, AccessKind, Contiguous, Entry, Perms, StructureScope};
 use crate::cpu::{Fault, Loaded, Register, Table, TlbEntry, Translation};
 use crate::memory::Memory;
 use crate::report::{Kind, Place, Rule};
@@ -148,6 +148,9 @@ impl Sanitizer {
             // Only pages need more than the decoder says.
             match (self.config.arch.decode)(level, raw) {
                 Entry::Table { phys, perms } if level > 0 => {
+                    if self.config.walkers_set_bits {
+                        self.use_link(memory, (table.frame, at), level, raw);
+                    }
                     level -= 1;
                     let link = Link { entry: at, parent: table.frame };
                     let frame = match self.frames.reached_before(phys, link, level) {
@@ -183,9 +186,12 @@ impl Sanitizer {
         memory: &(impl Memory + ?Sized),
         walk: &Walk,
         (table, level): (Table, u8),
-        (at, raw): (u64, u64),
+        (at, mut raw): (u64, u64),
     ) -> Result<Translation, Fault> {
         let &Walk { cpu, loaded, va, access } = walk;
+        if self.keeps_bits() {
+            raw = self.use_page(memory, walk, (table, level), (at, raw));
+        }
         let l = self.config.arch.levels[usize::from(level)];
         match self.config.arch.entry(level, l.index(va), raw) {
             Entry::Empty => {
@@ -200,7 +206,10 @@ impl Sanitizer {
                     return Err(Fault::Permission);
                 }
                 let (since, via) = (self.event, table.frame);
-                let entry = TlbEntry { phys, since, via, perms, memory_type, denied: false };
+                let written = access.is_some_and(|access| !denied && access.kind == AccessKind::Write);
+                let dirty = || self.config.arch.hardware_bits.is_some_and(|of| of(level, raw).dirty);
+                let dirty = self.keeps_bits() && (written || dirty());
+                let entry = TlbEntry { phys, since, via, perms, memory_type, denied: false, dirty };
                 self.fill(cpu, loaded, va, level, entry, global);
                 let run = self.config.arch.run_of(level, raw);
                 if run.entries_log2 > 0 {
@@ -253,7 +262,7 @@ impl Sanitizer {
         };
         let found: Vec<_> = others.filter_map(fits).collect();
         for (va, phys) in found {
-            self.fill(cpu, loaded, va, level, TlbEntry { phys, ..entry }, global);
+            self.fill(cpu, loaded, va, level, TlbEntry { phys, dirty: false, ..entry }, global);
         }
     }
 

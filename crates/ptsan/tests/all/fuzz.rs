@@ -84,7 +84,12 @@ fn flush() -> impl Strategy<Value = Flush> {
         1 => Just(Target::All),
     ];
     let level = prop::option::weighted(0.2, 0..6u8);
-    (target, any::<bool>(), level).prop_map(|(target, leaf_only, level)| Flush { target, leaf_only, level })
+    (target, any::<bool>(), level).prop_map(|(target, leaf_only, level)| Flush {
+        target,
+        leaf_only,
+        level,
+        ..Flush::all()
+    })
 }
 
 fn op() -> impl Strategy<Value = Op> {

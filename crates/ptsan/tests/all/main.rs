@@ -32,3 +32,4 @@ mod reports;
 mod smp;
 mod stages;
 mod state;
+mod walkers;

@@ -15,6 +15,7 @@ pub fn config(cpus: usize) -> Config {
         va_bits: 16,
         canonical: Canonical::ZeroExtended,
         hardware_bits: None,
+        used: None,
         decode,
         ..Arch::x86_64()
     };

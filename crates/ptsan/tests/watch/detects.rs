@@ -9,6 +9,8 @@ mod machine;
 #[macro_use]
 #[path = "../all/detects/matrix.rs"]
 mod matrix;
+#[path = "../all/detects/scenes.rs"]
+mod scenes;
 #[path = "../all/detects/script.rs"]
 mod script;
 
@@ -58,6 +60,11 @@ impl Machine for Watched {
 
     fn exchange(&mut self, at: u64, raw: u64) {
         self.word(at).swap(raw, Ordering::SeqCst);
+    }
+
+    fn hardware(&mut self, at: u64, raw: u64) {
+        let _paused = self.0.pause();
+        self.word(at).store(raw, Ordering::Relaxed);
     }
 
     fn clear(&mut self, at: u64, bytes: u64) {
@@ -113,12 +120,60 @@ macro_rules! matrix {
 matrix_rows!(matrix);
 
 #[test]
+fn small_defects_are_found_with_every_seed_and_their_twins_are_silent() {
+    for scene in scenes::ALL {
+        for arch in scene.formats.iter().map(|arch| arch()) {
+            let play = |seed, broken| {
+                let san = Sanitizer::new(scene.config(arch.clone(), seed));
+                let watch = Rc::new(Watch::new(scenes::BYTES as usize, san).expect("a watch"));
+                let machine = Box::new(Watched(watch.clone()));
+                watch.run(|| scene.play(machine, arch.clone(), seed, broken)).expect("it ran");
+                watch.with(|san, _| {
+                    (san.findings().iter().map(|f| f.kind).collect::<Vec<_>>(), san.to_string())
+                })
+            };
+            for seed in 1..=20 {
+                let (kinds, report) = play(seed, true);
+                assert_eq!(
+                    kinds.first(),
+                    Some(&scene.kind),
+                    "{}, {} seed {seed}: {report}",
+                    scene.name,
+                    arch.name
+                );
+                let (kinds, report) = play(seed, false);
+                assert_eq!(kinds, [], "{}, {} corrected, seed {seed}: {report}", scene.name, arch.name);
+            }
+        }
+    }
+}
+
+/// Walkers set accessed and dirty bits in memory that is watched, too.
+#[test]
+fn walkers_set_bits_without_being_seen() {
+    for format in Format::ALL {
+        let san = Sanitizer::new(ptsan::Config { walkers_set_bits: true, ..Kernel::config(format, 2) });
+        let watch = Rc::new(Watch::new(Kernel::BYTES as usize, san).expect("a watch"));
+        watch
+            .run(|| {
+                let mut k = Kernel::on(Box::new(Watched(watch.clone())), format, 2);
+                prepare(&mut k);
+                k.promote(1, 1);
+            })
+            .expect("it ran");
+        let report = watch.with(|san, _| (san.total() > 0).then(|| san.to_string()));
+        assert_eq!(report, None, "{format:?}");
+    }
+}
+
+#[test]
 #[ignore = "thousands of watched runs: .ci/nightly"]
 fn correct_code_is_silent() {
     for format in Format::ALL {
         for seed in 1..=seeds() {
             let (kinds, report) = run(format, seed, |k| {
                 prepare(k);
+                k.promote(1, 1);
                 k.kernel_page(1);
                 work(k, 30);
                 (1..=3).for_each(|space| k.destroy(space));

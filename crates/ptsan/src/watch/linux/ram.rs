@@ -4,6 +4,7 @@ use crate::watch::error::Error;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut, without_provenance_mut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// The only small page size of x86-64.
@@ -182,6 +183,24 @@ impl Memory for Ram {
             _ => None,
         }
     }
+
+    /// Stores without a fault to a page that is watched. The watch calls walkers under its lock, and
+    /// every other store to such a page takes it: none comes in between.
+    fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
+        let (found, width) = (self.read(phys, bytes)?, usize::from(bytes));
+        let at = self.at(phys, width)?;
+        let stored = found != old || store_by_force(at, new.to_le_bytes().get(..width)?);
+        stored.then_some(found)
+    }
+}
+
+/// Stores to memory of this process that it must not store to itself, as a debugger does.
+fn store_by_force(at: *mut u8, value: &[u8]) -> bool {
+    use std::fs::{File, OpenOptions};
+    use std::os::unix::fs::FileExt;
+    static MEMORY: OnceLock<Option<File>> = OnceLock::new();
+    let memory = MEMORY.get_or_init(|| OpenOptions::new().write(true).open("/proc/self/mem").ok());
+    memory.as_ref().is_some_and(|memory| memory.write_all_at(value, at.addr() as u64).is_ok())
 }
 
 impl std::fmt::Debug for Ram {

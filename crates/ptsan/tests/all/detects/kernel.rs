@@ -1,5 +1,8 @@
 //! Page-table code of a small kernel for several CPUs, correct except for the defect that a test
 //! asks for.
+#[path = "large.rs"]
+mod large;
+
 use super::machine::Machine;
 use ptsan::{
     Access, Adversary, Arch, Barrier, Config, Content, Entry, Expected, Flush, Granule, GuestPage, Memory,
@@ -44,6 +47,8 @@ pub enum Defect {
     DataMadeTable,
     TableMapped,
     DirtyLost,
+    PromotedClean,
+    PromotedUnread,
     NoBarrierBefore,
     NoBarrierAfter,
     Stage1Forgotten,
@@ -542,51 +547,6 @@ impl Kernel {
         if !copy && !self.has(missing) {
             self.free_data(old);
         }
-        self.end(op);
-    }
-
-    /// Maps 512 pages, then one page of 2 MiB in their place, then 512 again, and unmaps all.
-    pub fn collapse_and_split(&mut self, by: usize, space: u64) {
-        let op = self.hook(|san, _| san.operation_begins());
-        self.hook(|san, _| san.running_on(by));
-        let large = FRAMES * PAGE;
-        let large = large.next_multiple_of(0x20_0000);
-        let table = self.table(0);
-        let small = large + 0x20_0000;
-        for i in 0..512 {
-            self.put(table + i * 8, self.format.page(small + i * PAGE, true, false));
-        }
-        let at = self.entry(space, LARGE, 1);
-        self.put(at, self.format.table(table));
-        self.end(op);
-        let op = self.hook(|san, _| san.operation_begins());
-        // Collapse: break, flush, make.
-        let whole = Flush::range(space, LARGE, LARGE + 0x20_0000, PAGE);
-        self.exchange(at, 0);
-        let flush = if self.has(Defect::CollapseOnePage) { Flush::page(space, LARGE) } else { whole };
-        self.shootdown(by, space, flush, true);
-        self.put(at, self.format.page(large, true, true));
-        self.free_table(table);
-        self.end(op);
-        let op = self.hook(|san, _| san.operation_begins());
-        // Split.
-        let table = self.table(0);
-        for i in 0..512 {
-            self.put(table + i * 8, self.format.page(large + i * PAGE, true, false));
-        }
-        if self.format.is_arm() && !self.has(Defect::SplitWithoutBreak) {
-            self.exchange(at, 0);
-            self.shootdown(by, space, Flush::page(space, LARGE), true);
-        }
-        self.exchange(at, self.format.table(table));
-        if !self.has(Defect::SplitWithoutBreak) {
-            self.shootdown(by, space, Flush::page(space, LARGE), true);
-        }
-        self.end(op);
-        let op = self.hook(|san, _| san.operation_begins());
-        self.exchange(at, 0);
-        self.shootdown(by, space, whole, true);
-        self.free_table(table);
         self.end(op);
     }
 

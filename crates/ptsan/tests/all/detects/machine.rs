@@ -10,6 +10,8 @@ pub trait Machine {
     fn put(&mut self, at: u64, raw: u64);
     /// Exchanges an entry of a table.
     fn exchange(&mut self, at: u64, raw: u64);
+    /// Stores to an entry as a walker does: no store of the code under test.
+    fn hardware(&mut self, at: u64, raw: u64);
     /// Clears a table.
     fn clear(&mut self, at: u64, bytes: u64);
     /// Puts something into a frame that belongs to nobody.

@@ -28,6 +28,8 @@ macro_rules! matrix_rows {
     a_data_frame_made_a_table_before_the_flush: DataMadeTable, X86 DataReusedBeforeFlush, Pcid DataReusedBeforeFlush, Arm DataReusedBeforeFlush, RiscV DataReusedBeforeFlush, Sv39 DataReusedBeforeFlush, Ept DataReusedBeforeFlush, Stage2 DataReusedBeforeFlush;
     a_page_table_mapped_to_user_mode: TableMapped, X86 TableMapped, Pcid TableMapped, Arm TableMapped, RiscV TableMapped, Sv39 TableMapped, Ept TableMapped, Stage2 TableMapped;
     a_dirty_bit_lost: DirtyLost, X86 BitLost, Pcid BitLost, Arm BitLost, RiscV BitLost, Sv39 BitLost, Ept BitLost, Stage2 BitLost;
+    a_promotion_that_loses_a_dirty_bit: PromotedClean, X86 BitLost, Pcid BitLost, RiscV BitLost, Sv39 BitLost, Ept BitLost;
+    a_promotion_that_reads_dirty_bits_too_early: PromotedUnread, Arm BitLost, Stage2 BitLost;
     no_barrier_between_store_and_flush: NoBarrierBefore, Arm DataFreedBeforeFlush, RiscV DataFreedBeforeFlush, Sv39 DataFreedBeforeFlush, Stage2 DataFreedBeforeFlush;
     no_barrier_after_the_flush: NoBarrierAfter, Arm DataFreedBeforeFlush, Stage2 DataFreedBeforeFlush;
     stage_1_forgotten_after_stage_2: Stage1Forgotten, Stage2 DataFreedBeforeFlush;

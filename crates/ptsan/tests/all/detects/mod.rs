@@ -5,10 +5,12 @@ mod machine;
 #[macro_use]
 mod matrix;
 mod own;
+mod scenes;
 mod script;
 
 use kernel::{CPUS, Defect, Format, Kernel, PAGE, USER};
 use ptsan::{Finding, Kind};
+use scenes::Scene;
 use script::{inject, prepare, work};
 
 fn start(format: Format, seed: u64, tells: bool) -> Kernel {
@@ -59,16 +61,22 @@ matrix_rows!(matrix);
 
 /// Runs correct code, and returns the report if anything is found.
 fn runs_clean(format: Format, seed: u64, tells: bool) -> Result<(), String> {
-    let mut k = start(format, seed, tells);
+    stays_clean(own::kernel(format, seed, tells), seed)
+        .map_or(Ok(()), |report| Err(format!("{format:?} seed {seed}: {report}")))
+}
+
+/// Runs correct code of a kernel, and returns the report if anything is found.
+fn stays_clean(mut k: Kernel, seed: u64) -> Option<String> {
+    prepare(&mut k);
     k.collapse_and_split((seed % 4) as usize, 1);
+    k.promote((seed % 4) as usize, 1);
     k.kernel_page((seed % 4) as usize);
     work(&mut k, 30);
     for space in 1..=3 {
         k.destroy(space);
     }
     k.finish();
-    let report = k.hook(|san, _| (san.total() > 0).then(|| san.to_string()));
-    report.map_or(Ok(()), |report| Err(format!("{format:?} seed {seed}: {report}")))
+    k.hook(|san, _| (san.total() > 0).then(|| san.to_string()))
 }
 
 #[test]
@@ -87,6 +95,57 @@ fn correct_code_that_tells_no_stores_is_silent_with_frames_that_are_used_again()
     for format in Format::ALL {
         for seed in 1..=5 * seeds() {
             runs_clean(format, seed, false).unwrap();
+        }
+    }
+}
+
+/// Plays a scene, and returns the kinds of its findings in their order, and the report.
+fn play(scene: &Scene, arch: &ptsan::Arch, seed: u64, broken: bool) -> (Vec<Kind>, String) {
+    let (machine, findings) = own::observed(scene.config(arch.clone(), seed), scenes::BYTES);
+    scene.play(machine, arch.clone(), seed, broken);
+    findings()
+}
+
+#[test]
+fn small_defects_are_found_with_every_seed_and_their_twins_are_silent() {
+    for scene in scenes::ALL {
+        for arch in scene.formats.iter().map(|arch| arch()) {
+            for seed in 1..=20 {
+                let (kinds, report) = play(scene, &arch, seed, true);
+                assert_eq!(
+                    kinds.first(),
+                    Some(&scene.kind),
+                    "{}, {} seed {seed}: {report}",
+                    scene.name,
+                    arch.name
+                );
+            }
+            for seed in 1..=200 {
+                let (kinds, report) = play(scene, &arch, seed, false);
+                assert_eq!(kinds, [], "{}, {} corrected, seed {seed}: {report}", scene.name, arch.name);
+            }
+        }
+    }
+}
+
+/// The same code where walkers set accessed and dirty bits: every defect is found still, and correct
+/// code is silent.
+#[test]
+fn defects_are_found_where_walkers_set_bits_and_correct_code_is_silent() {
+    for &(defect, formats) in ALL {
+        for &format in formats {
+            let mut k = own::kernel_with_bits(format, 1);
+            prepare(&mut k);
+            inject(&mut k, defect, 1);
+            let (found, text) = k.hook(|san, _| (san.total(), san.to_string()));
+            assert!(found > 0, "{defect:?} {format:?}: {text}");
+        }
+    }
+    for format in Format::ALL {
+        for seed in 1..=2 * seeds() {
+            let k = own::kernel_with_bits(format, seed);
+            let report = stays_clean(k, seed);
+            assert!(report.is_none(), "{format:?} seed {seed}: {}", report.unwrap_or_default());
         }
     }
 }
@@ -145,6 +204,13 @@ const UNTOLD: &[(Defect, Format, [u64; 2])] = &[
     (Defect::DirtyLost, Format::Sv39, [0, 0]),
     (Defect::DirtyLost, Format::Ept, [0, 0]),
     (Defect::DirtyLost, Format::Stage2, [0, 0]),
+    (Defect::PromotedClean, Format::X86, [0, 0]),
+    (Defect::PromotedClean, Format::Pcid, [0, 0]),
+    (Defect::PromotedClean, Format::RiscV, [0, 0]),
+    (Defect::PromotedClean, Format::Sv39, [0, 0]),
+    (Defect::PromotedClean, Format::Ept, [0, 0]),
+    (Defect::PromotedUnread, Format::Arm, [0, 0]),
+    (Defect::PromotedUnread, Format::Stage2, [0, 0]),
     (Defect::NoBarrierBefore, Format::Arm, [0, 0]),
     (Defect::NoBarrierBefore, Format::RiscV, [0, 0]),
     (Defect::NoBarrierBefore, Format::Sv39, [0, 0]),

@@ -61,6 +61,7 @@ pub fn inject(k: &mut Kernel, defect: Defect, seed: u64) {
         Defect::TableMapped => k.map(1, USER + 2 * PAGE),
         Defect::GlobalByRootLoad => k.kernel_page(cpu),
         Defect::SplitWithoutBreak | Defect::CollapseOnePage => k.collapse_and_split(cpu, 1),
+        Defect::PromotedClean | Defect::PromotedUnread => k.promote(cpu, 1),
         Defect::Leak | Defect::RootWhileLoaded => k.destroy(1),
         Defect::NumberReused => {
             k.destroy(1);
