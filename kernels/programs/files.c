@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -467,6 +468,35 @@ static void memory_of_files(void) {
     unlink("/link-blocks");
 }
 
+/* No file has extended attributes of a kind that no file system knows. */
+static void extended(void) {
+    char byte, name[300];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    int file = open("extended", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    check("a link", symlink("nothing", "extended-link") == 0);
+    ANSWERS(EOPNOTSUPP, getxattr("extended", "none.x", &byte, 1));
+    ANSWERS(EOPNOTSUPP, lgetxattr("extended-link", "none.x", &byte, 1));
+    ANSWERS(EOPNOTSUPP, fgetxattr(file, "none.x", 0, 0));
+    ANSWERS(EOPNOTSUPP, setxattr("extended", "none.x", "y", 1, 0));
+    ANSWERS(EOPNOTSUPP, fsetxattr(file, "none.x", "y", 1, 0));
+    ANSWERS(EOPNOTSUPP, removexattr("extended", "none.x"));
+    ANSWERS(EOPNOTSUPP, fremovexattr(file, "none.x"));
+    ANSWERS(ENOENT, getxattr("nothing", "none.x", &byte, 1));
+    ANSWERS(ENOENT, getxattr("extended-link", "none.x", &byte, 1));
+    ANSWERS(ENOENT, listxattr("extended-link", &byte, 1));
+    ANSWERS(EBADF, fgetxattr(99, "none.x", &byte, 1));
+    ANSWERS(EBADF, flistxattr(99, &byte, 1));
+    ANSWERS(ERANGE, getxattr("extended", "", &byte, 1));
+    ANSWERS(ERANGE, getxattr("extended", name, &byte, 1));
+    ANSWERS(EFAULT, getxattr("extended", (char *)8, &byte, 1));
+    check("an empty list", listxattr("extended", &byte, 1) == 0 && llistxattr("extended-link", &byte, 1) == 0);
+    check("an empty list of a descriptor", flistxattr(file, &byte, 1) == 0);
+    close(file);
+    unlink("extended");
+    unlink("extended-link");
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (getpid() == 1) {
@@ -477,6 +507,7 @@ int main(void) {
     records();
     contents();
     attributes();
+    extended();
     names();
     memory_of_files();
     printf("FILES %s, %d answers\n", failures ? "wrong" : "right", checks);

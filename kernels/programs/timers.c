@@ -2,6 +2,8 @@
  * that the superuser may exceed. Every answer here is Linux's: the program ends with status 0 there, too. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -10,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -331,6 +335,55 @@ static void limits(void) {
     }
 }
 
+/* The time since 1970 is another one than that since boot, and calls that wait until a time go by the clock that they
+ * name. */
+static void wall_clock(void) {
+    enum { YEAR_2020 = 1577836800 };
+    long boot = now(CLOCK_MONOTONIC), wall = now(CLOCK_REALTIME), before = time(0);
+    check("this century", wall / SECOND > YEAR_2020 && boot < wall - YEAR_2020 * SECOND / 2);
+    check("one time", before - wall / SECOND <= 1 && now(CLOCK_REALTIME_COARSE) >= wall - SECOND);
+    struct stat facts;
+    int file = open("/dev/shm/wall", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (file < 0)
+        file = open("/wall", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    check("a new file", write(file, "x", 1) == 1 && fstat(file, &facts) == 0 && labs(facts.st_mtime - before) <= 2);
+    close(file);
+    clockid_t clocks[] = {CLOCK_REALTIME, CLOCK_MONOTONIC};
+    for (int i = 0; i < 2; i++) {
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+        struct itimerspec when = {{0, 0}, {0, 1}}, left;
+        timer_t timer;
+        long begin = now(clocks[i]);
+        handle(SIGUSR1);
+        check("a timer of a clock", timer_create(clocks[i], &event, &timer) == 0);
+        /* A second of the year 1970, or of the boot: it has passed. */
+        check("the past", timer_settime(timer, TIMER_ABSTIME, &when, 0) == 0 && come(1));
+        when.it_value.tv_sec = begin / SECOND + 1000;
+        check("the future", timer_settime(timer, TIMER_ABSTIME, &when, 0) == 0 && timer_gettime(timer, &left) == 0);
+        check("it is left", labs(left.it_value.tv_sec - 1000) <= 5);
+        timer_delete(timer);
+        int descriptor = timerfd_create(clocks[i], TFD_NONBLOCK);
+        uint64_t expired;
+        when.it_value.tv_sec = begin / SECOND + 1000;
+        check("a descriptor's future", timerfd_settime(descriptor, TFD_TIMER_ABSTIME, &when, 0) == 0 &&
+            read(descriptor, &expired, 8) < 0 && timerfd_gettime(descriptor, &left) == 0 &&
+            labs(left.it_value.tv_sec - 1000) <= 5);
+        when.it_value = (struct timespec){0, 1};
+        check("a descriptor's past", timerfd_settime(descriptor, TFD_TIMER_ABSTIME, &when, 0) == 0 &&
+            read(descriptor, &expired, 8) == 8 && expired == 1);
+        close(descriptor);
+        begin = now(clocks[i]);
+        struct timespec end = {(begin + 20 * MILLI) / SECOND, (begin + 20 * MILLI) % SECOND};
+        check("a sleep until", clock_nanosleep(clocks[i], TIMER_ABSTIME, &end, 0) == 0 && now(clocks[i]) >= begin + 20 * MILLI);
+        uint32_t word = 7;
+        begin = now(clocks[i]);
+        end = (struct timespec){(begin + 20 * MILLI) / SECOND, (begin + 20 * MILLI) % SECOND};
+        int wait = FUTEX_WAIT_BITSET | (i == 0 ? FUTEX_CLOCK_REALTIME : 0);
+        ANSWERS(ETIMEDOUT, syscall(SYS_futex, &word, wait, 7, &end, 0, FUTEX_BITSET_MATCH_ANY));
+        check("it waits until then", now(clocks[i]) >= begin + 20 * MILLI);
+    }
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     clocks();
@@ -338,6 +391,7 @@ int main(void) {
     made();
     turns();
     limits();
+    wall_clock();
     printf("TIMERS %s, %d answers\n", failures ? "wrong" : "right", checks);
     return failures != 0;
 }

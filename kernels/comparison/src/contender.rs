@@ -41,6 +41,28 @@ impl Arch {
     }
 }
 
+impl Arch {
+    /// Returns Debian's packages of the compiler, with a static C library for the target.
+    pub const fn compiler_packages(self) -> &'static str {
+        match self {
+            Arch::I386 => "gcc-multilib",
+            Arch::X86_64 => "gcc libc6-dev",
+            Arch::Aarch64 => {
+                "clang binutils-aarch64-linux-gnu libc6-dev-arm64-cross libgcc-12-dev-arm64-cross"
+            }
+        }
+    }
+
+    /// Returns QEMU's program for the target, and Debian's package of it.
+    pub const fn qemu(self) -> (&'static str, &'static str) {
+        match self {
+            Arch::I386 => ("qemu-system-i386", "qemu-system-x86"),
+            Arch::X86_64 => ("qemu-system-x86_64", "qemu-system-x86"),
+            Arch::Aarch64 => ("qemu-system-aarch64", "qemu-system-arm"),
+        }
+    }
+}
+
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

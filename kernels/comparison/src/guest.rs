@@ -76,10 +76,11 @@ impl Guest<'_> {
     pub fn run(&self) -> Result<(String, String), String> {
         let Guest { contender, files, words, cpus, counter, profiled, groups, .. } = self;
         let arch = contender.arch();
-        let (qemu, machine, kernel_start, console) = match arch {
-            Arch::I386 => ("qemu-system-i386", PC32, "0xc0000000", "ttyS0"),
-            Arch::X86_64 => ("qemu-system-x86_64", PC64, "0x800000000000", "ttyS0"),
-            Arch::Aarch64 => ("qemu-system-aarch64", VIRT, "0xffff000000000000", "ttyAMA0"),
+        let (qemu, _) = arch.qemu();
+        let (machine, kernel_start, console) = match arch {
+            Arch::I386 => (PC32, "0xc0000000", "ttyS0"),
+            Arch::X86_64 => (PC64, "0x800000000000", "ttyS0"),
+            Arch::Aarch64 => (VIRT, "0xffff000000000000", "ttyAMA0"),
         };
         let mut command = Command::new("timeout");
         command.args([SECONDS, qemu, "-accel", "tcg,thread=single"]).args(machine);

@@ -58,7 +58,8 @@ struct Options {
     /// Leaves out the boot that counts cleared pages, and the figures derived from it.
     #[arg(long)]
     no_counts: bool,
-    /// Prints the functions of our kernel in which this case spends its instructions.
+    /// Prints the functions of our kernel in which this case, of the program or of the suite, spends
+    /// its instructions.
     #[arg(long, value_name = "CASE", conflicts_with_all = ["no_counts", "json"])]
     profile: Option<String>,
     /// Runs programs/NAME.c. `faults` and `large`, about large pages, are measured; of others the
@@ -67,7 +68,7 @@ struct Options {
     program: String,
     /// Runs a suite of cases: ours, lmbench-like, will-it-scale-like, unixbench-like,
     /// cortenmm-like, or cpus, of requests between CPUs.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["program", "profile"])]
+    #[arg(long, value_name = "NAME", conflicts_with = "program")]
     suite: Option<String>,
     #[command(flatten)]
     of_suite: suite::run::SuiteOptions,
@@ -106,13 +107,31 @@ fn last_line(text: &str) -> &str {
     text.trim_end().lines().next_back().map_or("nothing", str::trim)
 }
 
+/// Returns the line of a command's errors that says what is wrong: the first that names an error, or
+/// the last one.
+fn error_line(text: &str) -> &str {
+    text.lines().find(|line| line.contains("error")).map_or_else(|| last_line(text), str::trim)
+}
+
+/// Checks that a program is there.
+///
+/// # Errors
+///
+/// It is not; the text names its package.
+fn require(program: &str, package: &str) -> Result<(), String> {
+    match Command::new(program).arg("--version").output() {
+        Err(e) => Err(format!("{program}: {e}: apt-get install {package}")),
+        Ok(_) => Ok(()),
+    }
+}
+
 /// Runs a command to its end; returns its output.
 fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|e| format!("{name}: {e}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{name} ended with {}: {}", output.status, last_line(&said)));
+        return Err(format!("{name} ended with {}: {}", output.status, error_line(&said)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -128,7 +147,10 @@ fn prepare(options: &Options, work: &Path, arch: Arch, contenders: &[&Contender]
     let [compiler, target] = arch.compiler();
     let mut command = Command::new(compiler);
     command.args([target, "-O2", "-w", "-static"]).args(options.suite.as_ref().map(|_| "-pthread"));
-    run(command.arg("-o").arg(&program).arg(source.with_extension("c")))?;
+    let (qemu, package) = arch.qemu();
+    require(qemu, package)?;
+    run(command.arg("-o").arg(&program).arg(source.with_extension("c")))
+        .map_err(|problem| format!("{problem}: apt-get install {}", arch.compiler_packages()))?;
     let arguments = ["--arch", arch.kernel(), "--print-image", "init=none"];
     let mut command = Command::new(options.here.join("linux"));
     if options.of_suite.split {
@@ -176,6 +198,9 @@ fn prepare_each(
 
 fn compare(options: &Options) -> Result<(), String> {
     if let Some(suite) = &options.suite {
+        if suite == cpus::SUITE && options.profile.is_some() {
+            return Err(format!("the suite {} counts requests, and has no profile", cpus::SUITE));
+        }
         if suite == cpus::SUITE {
             return cpus::run::run(options);
         }
@@ -296,5 +321,21 @@ fn main() -> ExitCode {
             eprintln!("kernels/compare: {problem}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_names_the_error_is_shown_and_the_package_of_what_is_missing() {
+        let said = "In file included from a.c:1:\n/usr/include/x.h:27:10: fatal error: bits/libc-header-start.h: \
+                    No such file or directory\n   27 | #include\ncompilation terminated.\n";
+        assert!(error_line(said).contains("bits/libc-header-start.h"));
+        assert_eq!(error_line("one\ntwo\n"), "two");
+        let problem = require("no-such-program-here", "its-package").unwrap_err();
+        assert!(problem.contains("apt-get install its-package"), "{problem}");
+        assert_eq!(require("true", "coreutils"), Ok(()));
     }
 }

@@ -6,7 +6,7 @@
 //! in the order in which they are given, so that directories are named first.
 
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs, io};
@@ -25,13 +25,25 @@ struct Archive {
 
 impl Archive {
     fn add(&mut self, name: &[u8], mode: u32, data: &[u8], device: [u32; 2]) -> Result<(), String> {
+        self.add_of(name, mode, data, device, 0)
+    }
+
+    /// As [`add`](Self::add), of a file that was changed so many seconds after 1970.
+    fn add_of(
+        &mut self,
+        name: &[u8],
+        mode: u32,
+        data: &[u8],
+        device: [u32; 2],
+        changed: u32,
+    ) -> Result<(), String> {
         let shown = name.escape_ascii();
         let len = u32::try_from(data.len()).map_err(|_| format!("{shown} is too large"))?;
         self.entries += 1;
         let links = if mode == DIRECTORY { 2 } else { 1 };
         let name_len = name.len() as u32 + 1;
         let [major, minor] = device;
-        let fields = [self.entries, mode, 0, 0, links, 0, len, 0, 0, major, minor, name_len, 0];
+        let fields = [self.entries, mode, 0, 0, links, changed, len, 0, 0, major, minor, name_len, 0];
         self.bytes.extend(b"070701");
         for field in fields {
             self.bytes.extend(format!("{field:08x}").bytes());
@@ -52,13 +64,15 @@ impl Archive {
         for entry in all {
             let (path, kind) = (entry.path(), entry.file_type()?);
             let mut name = [name, entry.file_name().as_bytes()].concat();
-            let mode = entry.metadata()?.permissions().mode() & 0o7777;
+            let facts = entry.metadata()?;
+            let mode = facts.permissions().mode() & 0o7777;
+            let changed = u32::try_from(facts.mtime()).unwrap_or(0);
             let added = if kind.is_dir() {
-                let added = self.add(&name, DIRECTORY & !0o7777 | mode, &[], [0, 0]);
+                let added = self.add_of(&name, DIRECTORY & !0o7777 | mode, &[], [0, 0], changed);
                 name.push(b'/');
                 added.and(self.add_all(&name, &path)?)
             } else if kind.is_file() {
-                self.add(&name, FILE & !0o7777 | mode, &fs::read(&path)?, [0, 0])
+                self.add_of(&name, FILE & !0o7777 | mode, &fs::read(&path)?, [0, 0], changed)
             } else if kind.is_symlink() {
                 self.add(&name, LINK, fs::read_link(&path)?.as_os_str().as_bytes(), [0, 0])
             } else {

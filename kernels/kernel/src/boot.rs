@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::first::{self, Word};
 use crate::fs::cpio::Unpacked;
 use crate::fs::tree::ROOT;
-use crate::fs::{Device, Kind, What, path};
+use crate::fs::{Device, Kind, Tree, What, path, proc};
 use crate::params::{CommandLine, Shootdown};
 use crate::syscall::{Stop, Sys};
 use crate::task::{Doing, INIT};
@@ -23,6 +23,7 @@ impl<A: Arch> Kernel<A> {
     pub fn start(&'static self, archive: &[u8], command_line: &CommandLine) {
         let mut state = self.lock();
         state.command_line = command_line.clone();
+        state.tree.begin(|| A::kernel().new_page());
         without::read(command_line.text());
         let text = command_line.text();
         state.large_pages = taken(params::large_pages(text), params::LargePolicy::Never);
@@ -31,6 +32,8 @@ impl<A: Arch> Kernel<A> {
         // The image has said if it cannot be taken.
         let shootdown = params::shootdown(text, broadcasts);
         state.unmapping = shootdown.unwrap_or(Shootdown::of_machine(broadcasts)).unmapping();
+        let seconds = taken(params::clock(text), None).unwrap_or_else(A::wall_clock);
+        state.tasks.epoch = (seconds * 1_000_000_000).saturating_sub(A::now());
         self.machine.get().set_fault_around(taken(params::fault_around(text), params::AROUND));
         if archive.is_empty() {
             fail(format_args!(
@@ -46,6 +49,10 @@ impl<A: Arch> Kernel<A> {
         });
         say!("kernel: {made} files");
         make_devices(&mut state);
+        // As if it were mounted: descriptors have their names in it (`/dev/fd`).
+        if let Ok(place) = directory(&mut state.tree, b"proc", 0o555) {
+            let _ = proc::fill(&mut state.tree, place);
+        }
         let name = params::value(command_line.text(), "init").unwrap_or("/init");
         let found = path::resolve(&state.tree, ROOT, name.as_bytes(), true);
         let inode = match found.and_then(|found| found.existing(&state.tree)) {
@@ -97,7 +104,7 @@ impl<A: Arch> Kernel<A> {
 
 impl<A: Arch> Sys<'_, A> {
     /// Begins process 1, with the words of the command line that are its own.
-    fn begin(&mut self, inode: u16, name: &[u8], line: &str) -> Result<(), Stop> {
+    fn begin(&mut self, inode: u32, name: &[u8], line: &str) -> Result<(), Stop> {
         let (inode, is_script) = self.begin_arguments(inode, name)?;
         let arguments = &mut self.state.tasks.arguments;
         if !is_script {
@@ -120,14 +127,18 @@ impl<A: Arch> Sys<'_, A> {
     }
 }
 
+/// Returns a directory of the root, which is made if it is missing.
+fn directory(tree: &mut Tree, name: &[u8], mode: u16) -> Result<u32, Errno> {
+    match tree.find(ROOT, name) {
+        Some(there) => Ok(there),
+        None => tree.create(ROOT, name, Kind::Directory, mode),
+    }
+}
+
 /// Makes the devices that programs expect. Devices of the archive stay.
 fn make_devices(state: &mut State) {
     let tree = &mut state.tree;
-    let dev = match tree.find(ROOT, b"dev") {
-        Some(there) => Ok(there),
-        None => tree.create(ROOT, b"dev", Kind::Directory, 0o755),
-    };
-    let Ok(dev) = dev else { return };
+    let Ok(dev) = directory(tree, b"dev", 0o755) else { return };
     for (name, device) in [
         (&b"console"[..], Device::Console),
         (b"tty", Device::Console),

@@ -9,8 +9,9 @@ use crate::params::{END, LIBRARY};
 
 /// Keys that process 1 does not get, beside those of the library: the kernel's own, and those of
 /// Linux's that stand on lines which are passed to both.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 20] = [
     // The kernel's own.
+    "clock",
     "empty_tables",
     "fault_around_bytes",
     "init",

@@ -7,6 +7,7 @@
 //! | [`fs`] | the tree of files, open files, pipes, the console, `/proc`, the initial file system |
 //! | [`signal`] | signals and their delivery |
 //! | [`task`] | tasks, the run queue, the loop of each CPU, fork and exit, timers that send signals |
+//! | [`grown`] | tables without a largest number |
 //! | [`timer`] | a timer of a program's |
 //! | [`exec`] | ELF programs and their first stack |
 //! | [`syscall`] | system calls |
@@ -37,6 +38,7 @@ pub mod errno;
 pub mod exec;
 pub mod first;
 pub mod fs;
+pub mod grown;
 pub mod limits;
 pub mod lock;
 pub mod memory;

@@ -248,6 +248,18 @@ pub fn fault_around(text: &str) -> Result<u32, ParamError<'_>> {
     }
 }
 
+/// Reads `clock=1700000000`: the time of the machine's clock at boot, in seconds since 1970; `None`
+/// without one.
+///
+/// # Errors
+///
+/// [`ParamError`] if the value is no number of 32 bits.
+pub fn clock(text: &str) -> Result<Option<u64>, ParamError<'_>> {
+    let Some((at, what)) = value_at(text, "clock") else { return Ok(None) };
+    let bad = ParamError { at, what, why: Why::BadNumber(0, u32::MAX.into()) };
+    number(what).map(Some).ok_or(bad)
+}
+
 /// Returns a number of digits alone; `None` for one of more than 32 bits.
 fn number(digits: &str) -> Option<u64> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());

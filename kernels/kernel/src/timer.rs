@@ -6,7 +6,7 @@ pub const NEVER: u64 = u64::MAX;
 /// Counts how often an open file became ready: to be read, and to be written.
 pub type Changes = (u64, u64);
 
-/// A timer. Times are nanoseconds of its clock, which is real time or the time of a CPU.
+/// A timer. Times are nanoseconds of its clock, which is the time since boot or that of a CPU.
 #[derive(Clone, Copy)]
 pub struct Timer {
     /// A program has it.
@@ -17,13 +17,27 @@ pub struct Timer {
     interval: u64,
     /// How often it has become ready, and was read or set.
     before: u64,
+    /// The time of the program's clock where the timer's is 0: that of boot, if it counts from 1970.
+    zero: u64,
 }
 
 impl Timer {
     /// Makes one that never expires, and that no program has.
-    pub const NONE: Timer = Timer { is_used: false, next: 0, interval: 0, before: 0 };
+    pub const NONE: Timer = Timer { is_used: false, next: 0, interval: 0, before: 0, zero: 0 };
     /// Makes one that a program has, and that never expires.
-    pub const NEW: Timer = Timer { is_used: true, ..Timer::NONE };
+    pub const NEW: Timer = Timer::from(0);
+
+    /// Makes one that a program has, and that never expires. The program's clock shows `zero` where
+    /// the timer's shows 0.
+    pub const fn from(zero: u64) -> Timer {
+        Timer { is_used: true, zero, ..Timer::NONE }
+    }
+
+    /// Returns the time of the timer's clock at which the program's shows `time`; one that has
+    /// passed is not 0, which would be never.
+    pub fn at(&self, time: u64) -> u64 {
+        time.saturating_sub(self.zero).max(1)
+    }
 
     /// Returns how often it has expired since that was read.
     pub fn expired(&self, now: u64) -> u64 {

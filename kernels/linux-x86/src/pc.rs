@@ -9,7 +9,7 @@ use ptarmigan::frames::NoFrame;
 use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Context, Trap};
 use ptarmigan_kernel::signal::exception;
-use ptarmigan_kernel_x86::{clock, lapic, port, serial};
+use ptarmigan_kernel_x86::{clock, lapic, port, rtc, serial};
 
 use crate::arch::{self, CALL, SAVED};
 use crate::mmu::{self, Hardware};
@@ -129,6 +129,10 @@ unsafe impl Arch for Pc {
 
     fn now() -> u64 {
         clock::now()
+    }
+
+    fn wall_clock() -> u64 {
+        rtc::seconds()
     }
 
     fn wait_for_interrupt() {

@@ -16,6 +16,7 @@ pub mod lapic;
 pub mod loader;
 pub mod memory_map;
 pub mod port;
+pub mod rtc;
 pub mod segments;
 pub mod serial;
 pub mod table;

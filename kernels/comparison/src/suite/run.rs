@@ -11,7 +11,7 @@ use crate::boots;
 use crate::contender::{self, Contender};
 use crate::guest::Guest;
 use crate::split::{self, GROUPS};
-use crate::{Options, prepare_each, scratch};
+use crate::{Options, prepare_each, profile, scratch};
 
 /// The output of `--suite`.
 #[derive(Args)]
@@ -63,9 +63,21 @@ fn chosen(suite: &str, only: &[String]) -> Vec<&'static Contender> {
     contender::of_suite(suite).into_iter().filter(wanted).collect()
 }
 
-/// Boots all contenders. Prints a line for each that cannot be booted, and returns the rows of the
-/// others, and the number of those lines.
-fn boot(options: &Options, suite: &str, contenders: &[&Contender]) -> Result<(Vec<SuiteRow>, usize), String> {
+/// A profile: the contender, its image, and how often each instruction was executed.
+type Profile = (&'static str, PathBuf, Vec<(u64, u64)>);
+
+/// The results of a suite's boots.
+struct Booted {
+    rows: Vec<SuiteRow>,
+    /// Contenders that could not be booted, each of which had a line.
+    failed: usize,
+    /// Profiles of the case that was asked for.
+    profiles: Vec<Profile>,
+}
+
+/// Boots all contenders. Prints a line for each that cannot be booted, and returns the results of
+/// the others.
+fn boot(options: &Options, suite: &str, contenders: &[&'static Contender]) -> Result<Booted, String> {
     let work = scratch()?;
     let (mut files, mut failures) = (Vec::new(), Vec::new());
     for (arch, made) in prepare_each(options, &work.0, contenders) {
@@ -78,7 +90,12 @@ fn boot(options: &Options, suite: &str, contenders: &[&Contender]) -> Result<(Ve
         }
         files.push((arch, made, groups));
     }
-    let words = options.of_suite.words();
+    let words = match &options.profile {
+        Some(case) if options.of_suite.cases.is_empty() => {
+            format!("cases={case} {}", options.of_suite.words())
+        }
+        _ => options.of_suite.words(),
+    };
     let results = boots::each(options.jobs, contenders, |contender| {
         let of_arch = files.iter().find(|(arch, ..)| *arch == contender.arch());
         let (_, files, groups) = of_arch.ok_or("no files")?;
@@ -98,21 +115,35 @@ fn boot(options: &Options, suite: &str, contenders: &[&Contender]) -> Result<(Ve
         let measured = Measured::of(&guest)?;
         let row = |case| Ok(SuiteRow::of(suite, contender.name, case, measured.counts_of(case)?, &GROUPS));
         let rows: Vec<SuiteRow> = measured.output.cases.iter().map(row).collect::<Result<_, String>>()?;
-        Ok((rows, measured.output.left))
+        let profile = match options.profile.as_ref().filter(|_| !contender.is_linux()) {
+            Some(name) => {
+                let case = measured.output.cases.iter().find(|case| case.name == *name);
+                let case = case.ok_or_else(|| format!("no case {name} in the suite {suite}"))?;
+                let out = work.0.join(format!("profile-{}", contender.name));
+                let counter = Some((&*options.counter, &*out));
+                let guest = Guest { counter, profiled: Some(case.index), groups: None, ..guest };
+                Measured::of(&guest)?;
+                let text = guest.counted()?.unwrap_or_default();
+                Some((contender.name, files.image.clone(), profile::parse(&text)))
+            }
+            None => None,
+        };
+        Ok((rows, measured.output.left, profile))
     });
-    let mut rows = Vec::new();
+    let (mut rows, mut profiles) = (Vec::new(), Vec::new());
     for (name, result) in contenders.iter().map(|contender| contender.name).zip(results) {
         let result: Result<_, String> = result;
         match result {
-            Ok((of_boot, left)) => {
+            Ok((of_boot, left, profile)) => {
                 rows.extend(of_boot);
+                profiles.extend(profile);
                 left.iter().for_each(|line| eprintln!("kernels/compare: {name} leaves out {line}"));
             }
             Err(problem) => failures.push(format!("{name}: {problem}")),
         }
     }
     failures.iter().for_each(|failure| eprintln!("kernels/compare: {failure}"));
-    Ok((rows, failures.len()))
+    Ok(Booted { rows, failed: failures.len(), profiles })
 }
 
 /// Runs a suite and shows its rows.
@@ -134,11 +165,18 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
         return Ok(());
     }
     let shown = &options.of_suite;
-    let (rows, failed) = match &shown.from[..] {
+    if options.profile.is_some() && !shown.from.is_empty() {
+        return Err("a profile needs boots: leave --from out".to_owned());
+    }
+    let Booted { rows, failed, profiles } = match &shown.from[..] {
         [] => boot(options, suite, &contenders)?,
         files => {
             let same = |a: &SuiteRow, b: &SuiteRow| (&a.case, &a.contender) == (&b.case, &b.contender);
-            (read(files, |text| from_json(text, suite), same)?, 0)
+            Booted {
+                rows: read(files, |text| from_json(text, suite), same)?,
+                failed: 0,
+                profiles: Vec::new(),
+            }
         }
     };
     if options.json {
@@ -154,6 +192,9 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
         if bars::has_pair(&rows) {
             show::bars(&bars::missed(&rows, suite));
         }
+    }
+    for (name, image, executed) in &profiles {
+        profile::print(name, options.profile.as_deref().unwrap_or_default(), image, executed)?;
     }
     if let Some(file) = &shown.svg {
         draw(file, &rows, suite)?;

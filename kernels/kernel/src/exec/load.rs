@@ -37,7 +37,7 @@ impl<A: Arch> Sys<'_, A> {
     ///
     /// [`Errno::ENOEXEC`] if the file is no program, [`Errno::EACCES`] if it is no file, those of
     /// an interpreter, [`Errno::ENOMEM`], [`Errno::E2BIG`].
-    pub fn exec(&mut self, inode: u16) -> Result<(), Stop> {
+    pub fn exec(&mut self, inode: u32) -> Result<(), Stop> {
         let file = self.state.tree.get(inode);
         let Kind::File(object) = file.kind else { return Err(Errno::EACCES.into()) };
         Errno::EACCES.when(file.mode & 0o111 == 0)?;
@@ -132,7 +132,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Gives the task, which is alone in its process, its new space with record `number`, and takes
     /// the old one down if nobody else runs in it.
-    fn replace(&mut self, mut space: TaskSpace<A>, number: usize, inode: u16, object: u32, built: &Built) {
+    fn replace(&mut self, mut space: TaskSpace<A>, number: usize, inode: u32, object: u32, built: &Built) {
         let (kernel, me, process) = (self.kernel, self.me, self.process_slot());
         let on = kernel.on(self.pin);
         kernel.leave_robust_list(self.state, me, self.body, self.pin);

@@ -76,7 +76,7 @@ impl<A: Arch> Sys<'_, A> {
     /// [`Errno::EACCES`] if the script may not be executed, [`Errno::ENOEXEC`] if its first line
     /// names no program, [`Errno::ELOOP`] if too many scripts read each other, [`Errno::E2BIG`],
     /// and the errors of a path to a program that does not exist.
-    pub fn begin_arguments(&mut self, mut inode: u16, name: &[u8]) -> Result<(u16, bool), Errno> {
+    pub fn begin_arguments(&mut self, mut inode: u32, name: &[u8]) -> Result<(u32, bool), Errno> {
         self.clear_arguments(name);
         let (mut lines, mut deep) = ([Line::NONE; DEEP], 0);
         while let Kind::File(object) = self.state.tree.get(inode).kind {

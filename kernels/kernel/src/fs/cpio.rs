@@ -26,8 +26,8 @@ pub enum CpioError {
     Header(usize),
     /// A name does not end with a zero.
     Name(usize),
-    /// There is no memory, or no place, for the entry.
-    NoRoom(usize, Errno),
+    /// There is no memory for the entry.
+    NoRoom(usize),
 }
 
 impl fmt::Display for CpioError {
@@ -37,11 +37,8 @@ impl fmt::Display for CpioError {
                 write!(f, "it is cut, or lies about sizes: it ends within the entry at byte {at}")
             }
             CpioError::Header(at) => write!(f, "no header of a cpio archive (newc) at byte {at}"),
-            CpioError::NoRoom(at, Errno::ENOMEM) => {
+            CpioError::NoRoom(at) => {
                 write!(f, "it does not fit into memory, from byte {at} on; give the machine more memory")
-            }
-            CpioError::NoRoom(at, e) => {
-                write!(f, "it has too many files: no place from byte {at} on ({e}); leave files out")
             }
             CpioError::Name(at) => write!(f, "the name of the entry at byte {at} does not end with a zero"),
         }
@@ -51,7 +48,7 @@ impl fmt::Display for CpioError {
 impl CpioError {
     /// Returns the name of the entry for which there was no room.
     pub(crate) fn name(self, archive: &[u8]) -> Option<&str> {
-        let CpioError::NoRoom(at, _) = self else { return None };
+        let CpioError::NoRoom(at) = self else { return None };
         core::str::from_utf8(entry(archive, at).ok()?.name).ok()
     }
 }
@@ -69,6 +66,8 @@ pub struct Unpacked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry<'a> {
     mode: u32,
+    /// When it was changed, in seconds since 1970.
+    changed: u64,
     name: &'a [u8],
     data: &'a [u8],
     next: usize,
@@ -88,7 +87,7 @@ fn entry(archive: &[u8], at: usize) -> Result<Entry<'_>, CpioError> {
             Ok(all << 4 | digit as usize)
         })
     };
-    let (mode, data_len, name_len) = (field(1)?, field(6)?, field(11)?);
+    let (mode, changed, data_len, name_len) = (field(1)?, field(5)? as u64, field(6)?, field(11)?);
     let name_at = at + HEADER;
     let name_end = name_at.checked_add(name_len).ok_or(cut)?;
     let name = archive.get(name_at..name_end).ok_or(cut)?;
@@ -97,7 +96,13 @@ fn entry(archive: &[u8], at: usize) -> Result<Entry<'_>, CpioError> {
     let data_at = name_end.checked_next_multiple_of(4).ok_or(cut)?;
     let data_end = data_at.checked_add(data_len).ok_or(cut)?;
     let data = archive.get(data_at..data_end).ok_or(cut)?;
-    Ok(Entry { mode: mode as u32, name, data, next: data_end.checked_next_multiple_of(4).ok_or(cut)? })
+    Ok(Entry {
+        mode: mode as u32,
+        changed,
+        name,
+        data,
+        next: data_end.checked_next_multiple_of(4).ok_or(cut)?,
+    })
 }
 
 impl<A: Arch> Kernel<A> {
@@ -110,13 +115,13 @@ impl<A: Arch> Kernel<A> {
     pub(crate) fn unpack(&'static self, state: &mut State, archive: &[u8]) -> Result<Unpacked, CpioError> {
         let (mut at, mut unpacked) = (0, Unpacked::default());
         loop {
-            let Entry { mode, name, data, next } = entry(archive, at)?;
+            let Entry { mode, changed, name, data, next } = entry(archive, at)?;
             if name == END {
                 break;
             }
-            match self.make(state, mode, name, data) {
+            match self.make(state, (mode, changed), name, data) {
                 Ok(()) => unpacked.made += 1,
-                Err(e @ (Errno::ENOMEM | Errno::ENOSPC)) => return Err(CpioError::NoRoom(at, e)),
+                Err(Errno::ENOMEM) => return Err(CpioError::NoRoom(at)),
                 Err(e) => {
                     unpacked.left_out += 1;
                     if unpacked.left_out <= NAMED {
@@ -134,31 +139,34 @@ impl<A: Arch> Kernel<A> {
         Ok(unpacked)
     }
 
-    fn make(&'static self, state: &mut State, mode: u32, name: &[u8], data: &[u8]) -> Result<(), Errno> {
+    fn make(
+        &'static self,
+        state: &mut State,
+        (mode, changed): (u32, u64),
+        name: &[u8],
+        data: &[u8],
+    ) -> Result<(), Errno> {
         if name == b"." {
             return Ok(());
         }
         let found = path::resolve(&state.tree, ROOT, name, false)?;
         let permissions = (mode & 0o7777) as u16;
-        match mode & 0o170_000 {
-            0o040_000 if state.tree.is_directory(found.file) => {}
-            0o040_000 => {
-                state.tree.create(found.directory, found.name(), Kind::Directory, permissions)?;
-            }
+        let made = match mode & 0o170_000 {
+            0o040_000 if state.tree.is_directory(found.file) => found.file,
+            0o040_000 => state.tree.create(found.directory, found.name(), Kind::Directory, permissions)?,
             0o100_000 => {
                 let object = self.objects().create(0)?;
                 let kind = Kind::File(object);
                 // Written first: a file that memory is short of is not there at all.
                 self.write_object(object, 0, data)
                     .and_then(|()| state.tree.create(found.directory, found.name(), kind, permissions))
-                    .inspect_err(|_| self.objects().release(object))?;
+                    .inspect_err(|_| self.objects().release(object))?
             }
-            0o120_000 => {
-                state.tree.create_link(found.directory, found.name(), data)?;
-            }
+            0o120_000 => state.tree.create_link(found.directory, found.name(), data)?,
             // Devices are made by the kernel itself.
-            _ => {}
-        }
+            _ => return Ok(()),
+        };
+        state.tree.get_mut(made).changed = changed * 1_000_000_000;
         Ok(())
     }
 }

@@ -93,9 +93,9 @@ impl Events {
     /// # Errors
     ///
     /// [`Errno::ENFILE`].
-    pub fn create_timer(&mut self) -> Result<u16, Errno> {
+    pub fn create_timer(&mut self, zero: u64) -> Result<u16, Errno> {
         let free = self.timers.iter().position(|timer| !timer.is_used).ok_or(Errno::ENFILE)?;
-        self.timers[free] = Timer::NEW;
+        self.timers[free] = Timer::from(zero);
         Ok(free as u16)
     }
 
@@ -219,15 +219,15 @@ mod tests {
         assert_eq!((all.len(), events.create_counter(0, false)), (COUNTERS, Err(Errno::ENFILE)));
         events.close_counter(all[5]);
         assert_eq!(events.create_counter(0, false), Ok(all[5]));
-        while events.create_timer().is_ok() {}
+        while events.create_timer(0).is_ok() {}
         events.close_timer(7);
-        assert_eq!(events.create_timer(), Ok(7));
+        assert_eq!(events.create_timer(0), Ok(7));
     }
 
     #[test]
     fn time_passes_for_all_timers() {
         let mut events = Events::new();
-        let (one, other) = (events.create_timer().unwrap(), events.create_timer().unwrap());
+        let (one, other) = (events.create_timer(0).unwrap(), events.create_timer(0).unwrap());
         assert!(!events.pass_time(1 << 60));
         events.set_timer(one, 0, 50, 0);
         events.set_timer(other, 0, 30, 30);

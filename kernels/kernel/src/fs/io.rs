@@ -178,7 +178,7 @@ impl<A: Arch> Sys<'_, A> {
                 let offset =
                     if append { self.kernel.objects().size(object) } else { at.unwrap_or(open.offset) };
                 let n = self.write_pages(object, offset, from, len)?;
-                self.state.tree.get_mut(inode).changed = A::now();
+                self.state.tree.get_mut(inode).changed = self.wall_time();
                 if at.is_none() {
                     self.state.open.get_mut(file).offset = offset + n as u64;
                 }

@@ -17,7 +17,7 @@ pub enum What {
     /// A free slot.
     Nothing,
     /// A file of the tree.
-    Inode(u16),
+    Inode(u32),
     /// The end of a pipe that is read.
     PipeRead(u16),
     /// The end of a pipe that is written.
@@ -34,9 +34,9 @@ impl What {
     /// Returns the name by which locks know the file; `file` is the open file.
     pub fn lock_name(self, file: usize) -> u32 {
         match self {
-            What::Inode(inode) => inode.into(),
-            What::PipeRead(pipe) | What::PipeWrite(pipe) => 1 << 16 | u32::from(pipe),
-            What::Nothing | What::Counter(_) | What::Timer(_) | What::Set(_) => 2 << 16 | file as u32,
+            What::Inode(inode) => inode,
+            What::PipeRead(pipe) | What::PipeWrite(pipe) => 1 << 30 | u32::from(pipe),
+            What::Nothing | What::Counter(_) | What::Timer(_) | What::Set(_) => 2 << 30 | file as u32,
         }
     }
 }
@@ -186,7 +186,7 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Takes a use of a file away.
-    pub(crate) fn let_go(&'static self, state: &mut State, inode: u16) {
+    pub(crate) fn let_go(&'static self, state: &mut State, inode: u32) {
         let gone = state.tree.drop_use(inode);
         self.free_pages(gone);
     }
@@ -198,10 +198,11 @@ impl<A: Arch> Kernel<A> {
         }
     }
 
-    /// Gives the pages of all files back: for the kernel's end.
+    /// Gives the pages and the records of all files back: for the kernel's end.
     pub(crate) fn clear_tree(&'static self, state: &mut State) {
-        for object in state.tree.clear() {
-            self.objects().release(object);
+        state.tree.clear(|object| self.objects().release(object));
+        while let Some(page) = state.tree.take_page() {
+            self.give_frame(page.frame);
         }
     }
 }

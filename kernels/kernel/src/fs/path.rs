@@ -45,14 +45,14 @@ impl Links for NoLinks {
 #[derive(Clone, Copy)]
 pub struct Found {
     /// The directory that the last name is in.
-    pub directory: u16,
+    pub directory: u32,
     /// The last name: its place in `name`.
     name: [u8; super::tree::NAME],
     len: usize,
     /// The file; [`NONE`] if no file has that name.
-    pub file: u16,
+    pub file: u32,
     /// The entry of the name in the directory.
-    pub entry: u16,
+    pub entry: u32,
     /// The path ends with a slash.
     pub wants_directory: bool,
     /// The process whose directory in `/proc` the path has led through, or the one that it began
@@ -76,7 +76,7 @@ impl Found {
     ///
     /// [`Errno::ENOENT`] if no file has that name; [`Errno::ENOTDIR`] if the path wants a directory
     /// and the file is not one.
-    pub fn existing(&self, tree: &Tree) -> Result<u16, Errno> {
+    pub fn existing(&self, tree: &Tree) -> Result<u32, Errno> {
         match self.file {
             NONE => Err(Errno::ENOENT),
             file if self.wants_directory && !tree.is_directory(file) => Err(Errno::ENOTDIR),
@@ -140,7 +140,7 @@ fn number(name: &[u8]) -> Option<u32> {
 /// # Errors
 ///
 /// As [`follow_path`].
-pub fn resolve(tree: &Tree, directory: u16, path: &[u8], follow: bool) -> Result<Found, Errno> {
+pub fn resolve(tree: &Tree, directory: u32, path: &[u8], follow: bool) -> Result<Found, Errno> {
     follow_path(tree, &NoLinks, (directory, 0), path, follow)
 }
 
@@ -154,7 +154,7 @@ pub fn resolve(tree: &Tree, directory: u16, path: &[u8], follow: bool) -> Result
 pub fn follow_path(
     tree: &Tree,
     links: &impl Links,
-    (directory, process): (u16, u16),
+    (directory, process): (u32, u16),
     path: &[u8],
     follow: bool,
 ) -> Result<Found, Errno> {
@@ -248,7 +248,7 @@ pub fn follow_path(
 /// # Errors
 ///
 /// [`Errno::ERANGE`] if it does not fit; [`Errno::ENOENT`] if the directory has gone.
-pub fn path_of(tree: &Tree, file: u16, path: &mut [u8]) -> Result<usize, Errno> {
+pub fn path_of(tree: &Tree, file: u32, path: &mut [u8]) -> Result<usize, Errno> {
     let mut chain = [NONE; 64];
     let mut depth = 0;
     let mut at = file;
@@ -281,7 +281,7 @@ mod tests {
     use crate::fs::proc;
 
     /// Two processes: the caller, in slot 3 with number 7, and another one in slot 4 with number 8.
-    struct Two(u16);
+    struct Two(u32);
 
     impl Links for Two {
         fn caller(&self) -> u16 {
@@ -305,6 +305,7 @@ mod tests {
     /// A tree with `/proc`, a directory, and links to descriptors as `/dev` has them.
     fn tree() -> (std::boxed::Box<Tree>, Two) {
         let mut tree = std::boxed::Box::new(Tree::new());
+        tree.begin(crate::grown::tests::page);
         let proc = tree.create(ROOT, b"proc", Kind::Directory, 0o555).unwrap();
         proc::fill(&mut tree, proc).unwrap();
         proc::fill(&mut tree, proc).unwrap();

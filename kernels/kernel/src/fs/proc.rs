@@ -69,7 +69,7 @@ impl Write for Text {
 }
 
 /// Adds a file if there is none of its name; returns it.
-fn add(tree: &mut Tree, directory: u16, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
+fn add(tree: &mut Tree, directory: u32, name: &[u8], kind: Kind, mode: u16) -> Result<u32, Errno> {
     match tree.find(directory, name) {
         Some(there) => Ok(there),
         None => tree.add(directory, name, kind, mode),
@@ -84,7 +84,7 @@ fn add(tree: &mut Tree, directory: u16, name: &[u8], kind: Kind, mode: u16) -> R
 /// # Errors
 ///
 /// As [`Tree::create`]; files that are there stay.
-pub fn fill(tree: &mut Tree, directory: u16) -> Result<(), Errno> {
+pub fn fill(tree: &mut Tree, directory: u32) -> Result<(), Errno> {
     let files: [(&[u8], Proc); 6] = [
         (b"cmdline", Proc::CommandLine),
         (b"meminfo", Proc::MemInfo),
@@ -111,7 +111,7 @@ pub fn fill(tree: &mut Tree, directory: u16) -> Result<(), Errno> {
 }
 
 /// Makes the directory that processes have.
-fn fill_own(tree: &mut Tree, directory: u16) -> Result<(), Errno> {
+fn fill_own(tree: &mut Tree, directory: u32) -> Result<(), Errno> {
     let own = tree.add(directory, b"own", Kind::Directory, 0o555)?;
     let files: [(&[u8], Own); 8] = [
         (b"cmdline", Own::Arguments),

@@ -1,19 +1,21 @@
 //! The tree of files.
 
 use crate::errno::Errno;
+use crate::grown::{NewPage, Page, Record, Table};
+use crate::task::records::Place;
 
-/// Files and directories at the most.
-pub const INODES: usize = 8192;
+/// Files and directories that have their places without frames.
+const INODES: usize = 1024;
 /// Bytes of a name at the most.
 pub const NAME: usize = 60;
-/// Symbolic links at the most, and bytes of a target.
-const LINKS: usize = 2048;
+/// Symbolic links that have the places of their targets without frames.
+const LINKS: usize = 256;
 /// Bytes of a symbolic link's target at the most.
 pub const TARGET: usize = 96;
 /// The root directory.
-pub const ROOT: u16 = 1;
+pub const ROOT: u32 = 1;
 /// No file.
-pub const NONE: u16 = 0;
+pub const NONE: u32 = 0;
 
 /// A device that needs no driver of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +114,9 @@ pub enum Kind {
     /// A file, whose pages are those of this object.
     File(u32),
     /// A symbolic link, by its place in the table of targets.
-    Link(u16),
+    Link(u32),
     /// Another name of a file, which has one itself, or had one.
-    Name(u16),
+    Name(u32),
     /// A device.
     Device(Device),
     /// A file of `/proc`.
@@ -133,18 +135,18 @@ pub struct Inode {
     /// Permissions.
     pub mode: u16,
     /// The directory that it is in; its own number for the root.
-    pub parent: u16,
+    pub parent: u32,
     /// First file in it.
-    child: u16,
-    /// Next file of its directory.
-    next: u16,
+    child: u32,
+    /// Next file of its directory; of a free slot, the next free one.
+    next: u32,
     /// Who uses it besides its directory: open files, directories that tasks are in.
     uses: u32,
     /// It has a place in a directory.
     pub linked: bool,
     /// Names that lead to it beside its own. Each is a use.
     others: u16,
-    /// When it was changed, in nanoseconds since boot.
+    /// When it was changed, in nanoseconds since 1970.
     pub changed: u64,
     len: u8,
     name: [u8; NAME],
@@ -189,17 +191,49 @@ impl Inode {
     }
 }
 
-/// All files. The file with number `n` is in slot `n - 1`.
+impl Record for Inode {
+    const FREE: Self = Inode::FREE;
+
+    fn set_free(&mut self, next: u32) {
+        *self = Inode { next, ..Inode::FREE };
+    }
+
+    fn next_free(&self) -> u32 {
+        self.next
+    }
+}
+
+/// The target of a symbolic link.
+#[derive(Clone, Copy)]
+struct Target {
+    bytes: [u8; TARGET],
+    len: u8,
+    next: u32,
+}
+
+impl Record for Target {
+    const FREE: Self = Target { bytes: [0; TARGET], len: 0, next: 0 };
+
+    fn set_free(&mut self, next: u32) {
+        (self.len, self.next) = (0, next);
+    }
+
+    fn next_free(&self) -> u32 {
+        self.next
+    }
+}
+
+/// All files.
 pub struct Tree {
-    all: [Inode; INODES],
-    used: usize,
-    targets: [[u8; TARGET]; LINKS],
-    /// Length of each target; 0 for a free place.
-    target_lens: [u8; LINKS],
+    all: Table<Inode, INODES>,
+    /// Stands for a file that there is not.
+    nothing: Inode,
+    targets: Table<Target, LINKS>,
+    new_page: NewPage,
     /// The directory that every process has in `/proc`; [`NONE`] without one.
-    pub own: u16,
+    pub own: u32,
     /// The link that every descriptor is in `/proc`; [`NONE`] without one.
-    pub descriptor: u16,
+    pub descriptor: u32,
 }
 
 /// The work that is left when a file goes: its pages are given back.
@@ -208,34 +242,42 @@ pub struct Tree {
 pub struct Gone(pub Option<u32>);
 
 impl Tree {
-    /// Makes a tree that is empty but for the root directory.
+    /// Makes a tree without files, which are not more than fit without frames. [`begin`] makes the
+    /// root directory.
+    ///
+    /// [`begin`]: Self::begin
     pub const fn new() -> Self {
-        let mut all = [Inode::FREE; INODES];
-        all[0].kind = Kind::Directory;
-        all[0].mode = 0o755;
-        all[0].parent = ROOT;
-        all[0].linked = true;
-        all[0].uses = 1;
-        let targets = [[0; TARGET]; LINKS];
-        Tree { all, used: 1, targets, target_lens: [0; LINKS], own: NONE, descriptor: NONE }
+        Tree {
+            all: Table::new(),
+            nothing: Inode::FREE,
+            targets: Table::new(),
+            new_page: || Err(Errno::ENOSPC),
+            own: NONE,
+            descriptor: NONE,
+        }
     }
 
-    fn slot(number: u16) -> usize {
-        usize::from(number.wrapping_sub(1)) % INODES
+    /// Makes the root directory; more files have frames that `new_page` makes.
+    pub fn begin(&mut self, new_page: NewPage) {
+        self.new_page = new_page;
+        let root =
+            Inode { kind: Kind::Directory, mode: 0o755, parent: ROOT, linked: true, uses: 1, ..Inode::FREE };
+        let made = self.all.claim(root, new_page);
+        debug_assert_eq!(made, Ok(ROOT), "the first file");
     }
 
     /// Returns a file.
-    pub fn get(&self, number: u16) -> &Inode {
-        &self.all[Self::slot(number)]
+    pub fn get(&self, number: u32) -> &Inode {
+        self.all.get(number).unwrap_or(&self.nothing)
     }
 
     /// Returns a file, to be changed.
-    pub fn get_mut(&mut self, number: u16) -> &mut Inode {
-        &mut self.all[Self::slot(number)]
+    pub fn get_mut(&mut self, number: u32) -> &mut Inode {
+        self.all.get_mut(number).unwrap_or(&mut self.nothing)
     }
 
     /// Returns the object with a file's pages; `None` for other files.
-    pub fn object_of(&self, number: u16) -> Option<u32> {
+    pub fn object_of(&self, number: u32) -> Option<u32> {
         match self.get(number).kind {
             Kind::File(object) if number != NONE => Some(object),
             _ => None,
@@ -243,18 +285,17 @@ impl Tree {
     }
 
     /// Returns the file that has an object.
-    pub fn file_of(&self, object: u32) -> Option<u16> {
-        let slot = self.all[..self.used].iter().position(|inode| inode.kind == Kind::File(object))?;
-        Some(slot as u16 + 1)
+    pub fn file_of(&self, object: u32) -> Option<u32> {
+        self.all.each().find(|(_, inode)| inode.kind == Kind::File(object)).map(|(number, _)| number)
     }
 
     /// Whether it is a directory.
-    pub fn is_directory(&self, number: u16) -> bool {
+    pub fn is_directory(&self, number: u32) -> bool {
         number != NONE && self.get(number).kind == Kind::Directory
     }
 
     /// Returns the files of a directory, in order.
-    pub fn each(&self, directory: u16) -> impl Iterator<Item = u16> + '_ {
+    pub fn each(&self, directory: u32) -> impl Iterator<Item = u32> + '_ {
         let mut next = if self.is_directory(directory) { self.get(directory).child } else { NONE };
         core::iter::from_fn(move || {
             let this = next;
@@ -267,7 +308,7 @@ impl Tree {
     }
 
     /// Returns the file that an entry of a directory leads to: itself, but for other names.
-    pub fn file(&self, entry: u16) -> u16 {
+    pub fn file(&self, entry: u32) -> u32 {
         match self.get(entry).kind {
             Kind::Name(file) if entry != NONE => file,
             _ => entry,
@@ -275,7 +316,7 @@ impl Tree {
     }
 
     /// Returns the entry of a name in a directory.
-    pub fn find(&self, directory: u16, name: &[u8]) -> Option<u16> {
+    pub fn find(&self, directory: u32, name: &[u8]) -> Option<u32> {
         self.each(directory).find(|file| self.get(*file).name() == name)
     }
 
@@ -285,7 +326,7 @@ impl Tree {
     ///
     /// [`Errno::EEXIST`], [`Errno::ENOTDIR`], [`Errno::ENAMETOOLONG`], [`Errno::ENOSPC`];
     /// [`Errno::EPERM`] if the names in the directory are not given by programs.
-    pub fn create(&mut self, directory: u16, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
+    pub fn create(&mut self, directory: u32, name: &[u8], kind: Kind, mode: u16) -> Result<u32, Errno> {
         Errno::ENOTDIR.when(!self.is_directory(directory))?;
         self.may_change(directory)?;
         self.add(directory, name, kind, mode)
@@ -296,7 +337,7 @@ impl Tree {
     /// # Errors
     ///
     /// [`Errno::EPERM`].
-    pub fn may_change(&self, directory: u16) -> Result<(), Errno> {
+    pub fn may_change(&self, directory: u32) -> Result<(), Errno> {
         Errno::EPERM.when(self.get(directory).names != Names::Given)
     }
 
@@ -305,38 +346,25 @@ impl Tree {
     /// # Errors
     ///
     /// As [`create`](Self::create).
-    pub fn add(&mut self, directory: u16, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
+    pub fn add(&mut self, directory: u32, name: &[u8], kind: Kind, mode: u16) -> Result<u32, Errno> {
         Errno::EEXIST
             .when(name.is_empty() || name == b"." || name == b".." || self.find(directory, name).is_some())?;
         Errno::ENOENT.when(!self.get(directory).linked)?;
         let mut bytes = [0; NAME];
         bytes.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
-        let slot = self.free_slot()?;
-        let number = slot as u16 + 1;
-        let next = self.get(directory).child;
-        self.all[slot] = Inode {
+        let inode = Inode {
             kind,
             mode: mode & 0o7777,
             parent: directory,
-            next,
+            next: self.get(directory).child,
             linked: true,
             len: name.len() as u8,
             name: bytes,
             ..Inode::FREE
         };
+        let number = self.all.claim(inode, self.new_page)?;
         self.get_mut(directory).child = number;
         Ok(number)
-    }
-
-    fn free_slot(&mut self) -> Result<usize, Errno> {
-        match self.all[..self.used].iter().position(|inode| inode.kind == Kind::Free) {
-            Some(slot) => Ok(slot),
-            None if self.used < INODES => {
-                self.used += 1;
-                Ok(self.used - 1)
-            }
-            None => Err(Errno::ENOSPC),
-        }
     }
 
     /// Makes a file that is in no directory, with one use, which goes with it. Its name is shown as
@@ -345,16 +373,15 @@ impl Tree {
     /// # Errors
     ///
     /// [`Errno::ENOSPC`].
-    pub fn create_unnamed(&mut self, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
+    pub fn create_unnamed(&mut self, name: &[u8], kind: Kind, mode: u16) -> Result<u32, Errno> {
         const PREFIX: &[u8] = b"memfd:";
-        let slot = self.free_slot()?;
         let mut bytes = [0; NAME];
         let n = name.len().min(NAME - PREFIX.len());
         bytes[..PREFIX.len()].copy_from_slice(PREFIX);
         bytes[PREFIX.len()..PREFIX.len() + n].copy_from_slice(&name[..n]);
         let len = (PREFIX.len() + n) as u8;
-        self.all[slot] = Inode { kind, mode, parent: ROOT, uses: 1, len, name: bytes, ..Inode::FREE };
-        Ok(slot as u16 + 1)
+        let inode = Inode { kind, mode, parent: ROOT, uses: 1, len, name: bytes, ..Inode::FREE };
+        self.all.claim(inode, self.new_page)
     }
 
     /// Makes a symbolic link in a directory.
@@ -362,13 +389,14 @@ impl Tree {
     /// # Errors
     ///
     /// As [`create`](Self::create).
-    pub fn create_link(&mut self, directory: u16, name: &[u8], target: &[u8]) -> Result<u16, Errno> {
+    pub fn create_link(&mut self, directory: u32, name: &[u8], target: &[u8]) -> Result<u32, Errno> {
         Errno::ENOENT.when(target.is_empty())?;
-        let place = self.target_lens.iter().position(|len| *len == 0).ok_or(Errno::ENOSPC)?;
-        let bytes = self.targets[place].get_mut(..target.len()).ok_or(Errno::ENAMETOOLONG)?;
-        bytes.copy_from_slice(target);
-        let made = self.create(directory, name, Kind::Link(place as u16), 0o777)?;
-        self.target_lens[place] = target.len() as u8;
+        let mut bytes = [0; TARGET];
+        bytes.get_mut(..target.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(target);
+        let target = Target { bytes, len: target.len() as u8, next: 0 };
+        let place = self.targets.claim(target, self.new_page)?;
+        let made = self.create(directory, name, Kind::Link(place), 0o777);
+        let made = made.inspect_err(|_| self.targets.release(place))?;
         Ok(made)
     }
 
@@ -378,7 +406,7 @@ impl Tree {
     ///
     /// [`Errno::EPERM`] if it is a directory, [`Errno::ENOENT`] if it has no name, and
     /// [`Errno::EMLINK`] if it has too many; as [`create`](Self::create).
-    pub fn link(&mut self, number: u16, directory: u16, name: &[u8]) -> Result<(), Errno> {
+    pub fn link(&mut self, number: u32, directory: u32, name: &[u8]) -> Result<(), Errno> {
         let inode = self.get(number);
         Errno::EPERM.when(inode.kind == Kind::Directory)?;
         Errno::ENOENT.when(inode.links() == 0)?;
@@ -390,17 +418,16 @@ impl Tree {
     }
 
     /// Returns the target of a symbolic link; empty for other files.
-    pub fn target(&self, number: u16) -> &[u8] {
+    pub fn target(&self, number: u32) -> &[u8] {
         let Kind::Link(place) = self.get(number).kind else { return &[] };
-        let place = usize::from(place) % LINKS;
-        &self.targets[place][..usize::from(self.target_lens[place]).min(TARGET)]
+        self.targets.get(place).map_or(&[], |target| &target.bytes[..usize::from(target.len).min(TARGET)])
     }
 
     /// Takes an entry out of its directory. Its file goes when its last user is gone.
-    pub fn unlink(&mut self, entry: u16) -> Gone {
+    pub fn unlink(&mut self, entry: u32) -> Gone {
         self.detach(entry);
         if let Kind::Name(file) = self.get(entry).kind {
-            *self.get_mut(entry) = Inode::FREE;
+            self.all.release(entry);
             self.get_mut(file).others -= 1;
             return self.drop_use(file);
         }
@@ -409,12 +436,12 @@ impl Tree {
     }
 
     /// Takes a file out of its directory's names; other names than it lead to it.
-    pub fn hide(&mut self, number: u16) {
+    pub fn hide(&mut self, number: u32) {
         self.detach(number);
         self.get_mut(number).next = NONE;
     }
 
-    fn detach(&mut self, number: u16) {
+    fn detach(&mut self, number: u32) {
         let Inode { parent, next, .. } = *self.get(number);
         if self.get(parent).child == number {
             self.get_mut(parent).child = next;
@@ -431,7 +458,7 @@ impl Tree {
     /// # Errors
     ///
     /// [`Errno::ENAMETOOLONG`]; [`Errno::EINVAL`] if the directory lies in the file itself.
-    pub fn rename(&mut self, number: u16, directory: u16, name: &[u8]) -> Result<(), Errno> {
+    pub fn rename(&mut self, number: u32, directory: u32, name: &[u8]) -> Result<(), Errno> {
         let mut bytes = [0; NAME];
         bytes.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
         let mut above = directory;
@@ -448,14 +475,14 @@ impl Tree {
     }
 
     /// Adds a use of a file.
-    pub fn hold(&mut self, number: u16) {
+    pub fn hold(&mut self, number: u32) {
         if number != NONE {
             self.get_mut(number).uses += 1;
         }
     }
 
     /// Takes a use of a file away.
-    pub fn drop_use(&mut self, number: u16) -> Gone {
+    pub fn drop_use(&mut self, number: u32) -> Gone {
         if number == NONE {
             return Gone(None);
         }
@@ -464,27 +491,35 @@ impl Tree {
         self.collect(number)
     }
 
-    fn collect(&mut self, number: u16) -> Gone {
+    fn collect(&mut self, number: u32) -> Gone {
         let inode = self.get_mut(number);
         if inode.linked || inode.uses > 0 {
             return Gone(None);
         }
-        let kind = core::mem::replace(&mut inode.kind, Kind::Free);
+        let kind = inode.kind;
+        self.all.release(number);
         match kind {
             Kind::File(object) => Gone(Some(object)),
             Kind::Link(place) => {
-                self.target_lens[usize::from(place) % LINKS] = 0;
+                self.targets.release(place);
                 Gone(None)
             }
             _ => Gone(None),
         }
     }
 
-    /// Returns the objects of all files, each of which is free afterwards: for the kernel's end.
-    pub fn clear(&mut self) -> impl Iterator<Item = u32> + '_ {
-        self.all.iter_mut().filter_map(|inode| match core::mem::replace(&mut inode.kind, Kind::Free) {
-            Kind::File(object) => Some(object),
-            _ => None,
-        })
+    /// Calls `f` with the objects of all files, each of which is free afterwards: for the kernel's
+    /// end.
+    pub fn clear(&mut self, mut f: impl FnMut(u32)) {
+        self.all.each_mut(|inode| {
+            if let Kind::File(object) = core::mem::replace(&mut inode.kind, Kind::Free) {
+                f(object);
+            }
+        });
+    }
+
+    /// Takes out a frame: of a tree that was [cleared](Self::clear).
+    pub fn take_page(&mut self) -> Option<Place<Page>> {
+        self.all.take_page().or_else(|| self.targets.take_page())
     }
 }

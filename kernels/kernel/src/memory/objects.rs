@@ -17,6 +17,7 @@
 //! is cut off is cleared. With the last user the object goes, and all of its frames.
 
 use core::ops::Range;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
@@ -27,9 +28,11 @@ use ptarmigan::window::{OpenWindow, WindowGuard};
 
 use super::code::Fetched;
 use crate::errno::Errno;
+use crate::grown::{Page, Record, Table};
+use crate::task::records::Place;
 
-/// Objects at a time.
-pub const OBJECTS: usize = 8192;
+/// Objects that have their places without frames.
+const OBJECTS: usize = 2048;
 /// Numbers in a frame.
 const NUMBERS: usize = FRAME_SIZE / 4;
 /// Bytes of an object at the most.
@@ -61,28 +64,37 @@ impl Object {
     }
 }
 
-/// Places of objects. Object `n` has number `n + 1`.
-pub struct ObjectTable(SpinLock<[Object; OBJECTS]>);
+impl Record for Object {
+    const FREE: Self = Object { users: 0, block_order: 0, top: HOLE, held: 0, size: 0 };
+
+    fn set_free(&mut self, next: u32) {
+        *self = Object { top: next, ..Self::FREE };
+    }
+
+    fn next_free(&self) -> u32 {
+        self.top
+    }
+}
+
+/// All objects.
+type All = Table<Object, OBJECTS>;
+
+/// Places of objects.
+pub struct ObjectTable(SpinLock<All>);
 
 impl ObjectTable {
     /// Makes a table without objects.
     pub const fn new() -> Self {
-        ObjectTable(SpinLock::new(
-            [Object { users: 0, block_order: 0, top: HOLE, held: 0, size: 0 }; OBJECTS],
-        ))
+        ObjectTable(SpinLock::new(Table::new()))
     }
 }
 
 /// The pages of all objects, in the memory of a machine.
 pub struct Objects<'m, W> {
-    all: &'m SpinLock<[Object; OBJECTS]>,
+    all: &'m SpinLock<All>,
     frames: &'m Frames,
     window: &'m W,
     fetched: Option<&'m Fetched>,
-}
-
-fn index(object: u32) -> usize {
-    (object as usize).wrapping_sub(1)
 }
 
 impl<'m, W: OpenWindow> Objects<'m, W> {
@@ -99,7 +111,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     ///
     /// # Errors
     ///
-    /// [`Errno::ENOMEM`] if there are too many objects, or it is too large.
+    /// [`Errno::ENOMEM`], also if it is too large.
     pub fn create(&self, size: u64) -> Result<u32, Errno> {
         self.create_in_blocks(size, 0)
     }
@@ -112,15 +124,13 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// As there.
     pub fn create_in_blocks(&self, size: u64, block_order: u8) -> Result<u32, Errno> {
         Errno::ENOMEM.when(size > MOST_BYTES)?;
-        let mut all = self.all.lock();
-        let free = all.iter().position(|object| object.users == 0).ok_or(Errno::ENOMEM)?;
-        all[free] = Object { users: 1, block_order, top: HOLE, held: 0, size };
-        Ok(free as u32 + 1)
+        let object = Object { users: 1, block_order, top: HOLE, held: 0, size };
+        self.all.lock().claim(object, || self.new_page())
     }
 
     /// Adds a user.
     pub fn share(&self, object: u32) {
-        if let Some(object) = self.all.lock().get_mut(index(object)) {
+        if let Some(object) = self.all.lock().get_mut(object) {
             object.users += 1;
         }
     }
@@ -128,13 +138,15 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// Takes a user away, and with the last one the object.
     pub fn release(&self, object: u32) {
         let mut all = self.all.lock();
-        let Some(found) = all.get_mut(index(object)) else { return };
-        found.users = found.users.saturating_sub(1);
-        if found.users > 0 {
+        let Some(found) = all.get_mut(object) else { return };
+        // A free one has no users, and its top is none.
+        let Some(users) = found.users.checked_sub(1) else { return };
+        found.users = users;
+        if users > 0 {
             return;
         }
-        let (top, order) = (core::mem::replace(&mut found.top, HOLE), found.block_order);
-        (found.size, found.held) = (0, 0);
+        let (top, order) = (found.top, found.block_order);
+        all.release(object);
         if top == HOLE {
             return;
         }
@@ -157,23 +169,23 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
 
     /// Returns the number of an object's users.
     pub fn users(&self, object: u32) -> u16 {
-        self.all.lock().get(index(object)).map_or(0, |object| object.users)
+        self.all.lock().get(object).map_or(0, |object| object.users)
     }
 
     /// Returns the size of an object, in bytes.
     pub fn size(&self, object: u32) -> u64 {
-        self.all.lock().get(index(object)).map_or(0, |object| object.size)
+        self.all.lock().get(object).map_or(0, |object| object.size)
     }
 
     /// Returns how many pages of an object have frames.
     pub fn held(&self, object: u32) -> u64 {
-        self.all.lock().get(index(object)).map_or(0, |object| object.held.into())
+        self.all.lock().get(object).map_or(0, |object| object.held.into())
     }
 
     /// Returns the frame of a page; `None` if it is a hole.
     pub fn page(&self, object: u32, page: u64) -> Option<Pfn> {
         let all = self.all.lock();
-        let found = all.get(index(object))?;
+        let found = all.get(object)?;
         self.find(found.top, page)
     }
 
@@ -184,7 +196,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// [`Errno::ENOMEM`].
     pub fn page_or_new(&self, object: u32, page: u64) -> Result<Pfn, Errno> {
         let mut all = self.all.lock();
-        let found = all.get_mut(index(object)).filter(|object| object.users > 0).ok_or(Errno::ENOMEM)?;
+        let found = all.get_mut(object).filter(|object| object.users > 0).ok_or(Errno::ENOMEM)?;
         self.make(found, page)
     }
 
@@ -192,7 +204,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// memory.
     pub fn page_for_fault(&self, object: u32, page: u64) -> Option<Pfn> {
         let mut all = self.all.lock();
-        let found = all.get_mut(index(object)).filter(|object| page < object.pages())?;
+        let found = all.get_mut(object).filter(|object| page < object.pages())?;
         self.find(found.top, page).or_else(|| self.make(found, page).ok())
     }
 
@@ -204,8 +216,8 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         if !page.is_multiple_of(pages.into()) || pages as usize > NUMBERS {
             return None;
         }
-        let find = |all: &[Object; OBJECTS]| {
-            let found = all.get(index(object)).filter(|object| object.block_order == order)?;
+        let find = |all: &All| {
+            let found = all.get(object).filter(|object| object.block_order == order)?;
             let fits = page.checked_add(pages.into()).is_some_and(|end| end <= found.pages());
             fits.then(|| self.span(found.top, page, pages))
         };
@@ -220,14 +232,15 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         let span = find(&all).unwrap_or(Span::Pages);
         if let Span::Holes = span
             && let Some((upper, lower)) = places(page)
-            && let Ok(middle) = self.middle(&mut all[index(object)], upper)
+            && let Some(found) = all.get_mut(object)
+            && let Ok(middle) = self.middle(found, upper)
         {
             self.numbers(middle, |numbers| {
                 for (number, frame) in numbers[lower..][..pages as usize].iter().zip(block..) {
                     number.store(frame | IN_BLOCK, Ordering::Relaxed);
                 }
             });
-            all[index(object)].held += pages;
+            found.held += pages;
             return Some(Pfn(block));
         }
         // SAFETY: 1. No object has it.
@@ -242,7 +255,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// one, and a page beyond the end are left out.
     pub fn pages_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
         let all = self.all.lock();
-        let Some(object) = all.get(index(object)) else { return };
+        let Some(object) = all.get(object) else { return };
         let mut pages = first..object.pages().min(first.saturating_add(frames.len() as u64));
         let mut rest = frames;
         while let Some((upper, lower)) = places(pages.start).filter(|_| !pages.is_empty()) {
@@ -268,7 +281,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     pub fn set_size(&self, object: u32, size: u64) -> Result<(), Errno> {
         Errno::ENOMEM.when(size > MOST_BYTES)?;
         let mut all = self.all.lock();
-        let found = all.get_mut(index(object)).ok_or(Errno::ENOMEM)?;
+        let found = all.get_mut(object).ok_or(Errno::ENOMEM)?;
         let old = core::mem::replace(&mut found.size, size);
         self.cut(found, size..old);
         Ok(())
@@ -309,7 +322,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// the object. The size stays.
     pub fn punch(&self, object: u32, bytes: Range<u64>) {
         let mut all = self.all.lock();
-        let Some(found) = all.get_mut(index(object)) else { return };
+        let Some(found) = all.get_mut(object) else { return };
         self.cut(found, bytes);
     }
 
@@ -340,7 +353,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// Returns the first page from `page` on without a frame, whatever the size.
     fn next_hole(&self, object: u32, mut page: u64) -> Option<u64> {
         let all = self.all.lock();
-        let found = all.get(index(object))?;
+        let found = all.get(object)?;
         loop {
             let (upper, lower) = places(page)?;
             let next = self.with_numbers(found.top, upper, |numbers| {
@@ -360,7 +373,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     pub fn next_data(&self, object: u32, at: u64, hole: bool) -> Option<u64> {
         const PAGE: u64 = FRAME_SIZE as u64;
         let all = self.all.lock();
-        let found = all.get(index(object)).filter(|object| at < object.size)?;
+        let found = all.get(object).filter(|object| at < object.size)?;
         let mut page = at / PAGE;
         while page < found.pages() {
             let (upper, lower) = places(page)?;
@@ -416,6 +429,27 @@ impl<W: OpenWindow> Objects<'_, W> {
         let first = unsafe { taken.zeroed(self.window) }.into_raw();
         (first.0..).take(1 << order).for_each(|frame| self.stored(Pfn(frame)));
         Ok(first.0)
+    }
+
+    /// Takes a page of zeroes for records.
+    fn new_page(&self) -> Result<Place<Page>, Errno> {
+        let frame = self.take(0)?;
+        // The window reaches low memory in place, with or without its guard (`Arch`, points 5 and
+        // 6).
+        let at = self.window.open_low(Pfn(frame).addr()).base();
+        let at = NonNull::new(at.cast::<Page>()).ok_or(Errno::ENOMEM)?;
+        // SAFETY: 1. It is a frame of zeroes, and `take` has given it to this caller. 2. No other
+        // code has the frame.
+        Ok(unsafe { Place::new(at, Pfn(frame)) })
+    }
+
+    /// Gives the frames of the table back, for the kernel's end: there are no objects any more.
+    pub(crate) fn clear_table(&self) {
+        let mut all = self.all.lock();
+        while let Some(page) = all.take_page() {
+            // SAFETY: 1. `new_page` took it, and the table has no link to it any more.
+            unsafe { self.give(page.frame.0, 0) };
+        }
     }
 
     /// Notes that the kernel has written to a frame.

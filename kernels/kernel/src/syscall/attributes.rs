@@ -1,5 +1,5 @@
-//! Permissions, owners and times of files. There is one user, who may do everything, and a file has
-//! one time, at which it was changed last.
+//! Permissions, owners, times and extended attributes of files. There is one user, who may do
+//! everything, and a file has one time, at which it was changed last.
 
 use super::Sys;
 use super::files::AT_FDCWD;
@@ -13,6 +13,9 @@ use crate::fs::{Kind, What};
 const EFFECTIVE: u64 = 0x200;
 const UTIME_NOW: u64 = 0x3fff_ffff;
 const UTIME_OMIT: u64 = 0x3fff_fffe;
+
+/// Bytes of the name of an extended attribute at the most.
+const ATTRIBUTE_NAME: usize = 255;
 
 /// The new time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ fn new_time(seconds: i64, nanos: u64) -> Result<NewTime, Errno> {
 impl<A: Arch> Sys<'_, A> {
     /// Returns the file that a path leads to, as calls with flags have it; `None` for one that is
     /// in no directory, such as a pipe.
-    fn inode_at(&mut self, directory: u64, at: u64, flags: u64, known: u64) -> Result<Option<u16>, Errno> {
+    fn inode_at(&mut self, directory: u64, at: u64, flags: u64, known: u64) -> Result<Option<u32>, Errno> {
         let flags = u64::from(flags as u32);
         Errno::EINVAL.when(flags & !(known | NOFOLLOW | EMPTY_PATH) != 0)?;
         if !self.is_empty_path(at, flags)? {
@@ -56,7 +59,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Returns the file of a descriptor; `None` for one that is in no directory.
-    pub(super) fn inode_of_open(&mut self, descriptor: u64) -> Result<Option<u16>, Errno> {
+    pub(super) fn inode_of_open(&mut self, descriptor: u64) -> Result<Option<u32>, Errno> {
         let file = self.file(descriptor)?;
         match self.state.open.get(file).what {
             What::Inode(inode) => Ok(Some(inode)),
@@ -79,6 +82,40 @@ impl<A: Arch> Sys<'_, A> {
     /// `fchownat`, `chown` and `lchown`: owners are not kept.
     pub(super) fn change_owner(&mut self, directory: u64, at: u64, flags: u64) -> Result<u64, Errno> {
         self.inode_at(directory, at, flags, 0).map(|_| 0)
+    }
+
+    /// `setxattr`, `getxattr` and `removexattr` of a path.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EOPNOTSUPP`], as of each file system of Linux's without extended attributes; the
+    /// errors of the path and of the name come first.
+    pub(super) fn attribute_at(&mut self, at: u64, name: u64, flags: u64) -> Result<u64, Errno> {
+        self.inode_at(AT_FDCWD as u64, at, flags, 0)?;
+        self.no_attribute(name)
+    }
+
+    /// `fsetxattr`, `fgetxattr` and `fremovexattr`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`attribute_at`](Self::attribute_at).
+    pub(super) fn attribute_of(&mut self, descriptor: u64, name: u64) -> Result<u64, Errno> {
+        self.file(descriptor)?;
+        self.no_attribute(name)
+    }
+
+    fn no_attribute(&mut self, name: u64) -> Result<u64, Errno> {
+        match self.read_text(name, &mut [0; ATTRIBUTE_NAME + 1]) {
+            Ok(0) | Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
+            Ok(_) => Err(Errno::EOPNOTSUPP),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// `listxattr` and `llistxattr`: an empty list.
+    pub(super) fn list_attributes(&mut self, at: u64, flags: u64) -> Result<u64, Errno> {
+        self.inode_at(AT_FDCWD as u64, at, flags, 0).map(|_| 0)
     }
 
     /// `fchmod`.
@@ -114,9 +151,10 @@ impl<A: Arch> Sys<'_, A> {
             self.inode_at(directory, at, flags, 0)?
         };
         if let Some(inode) = inode {
+            let now = self.wall_time();
             let changed = &mut self.state.tree.get_mut(inode).changed;
             match time {
-                NewTime::Now => *changed = A::now(),
+                NewTime::Now => *changed = now,
                 NewTime::At(time) => *changed = time,
                 NewTime::Stays => {}
             }

@@ -31,7 +31,7 @@ struct End {
 
 impl<A: Arch> Sys<'_, A> {
     /// Returns the object of an open file; `None` if it is not a file with pages.
-    pub(super) fn object_of(&self, file: usize) -> Option<(u16, u32)> {
+    pub(super) fn object_of(&self, file: usize) -> Option<(u32, u32)> {
         let What::Inode(inode) = self.state.open.get(file).what else { return None };
         match self.state.tree.get(inode).kind {
             Kind::File(object) => Some((inode, object)),
@@ -52,7 +52,7 @@ impl<A: Arch> Sys<'_, A> {
         let object = self.kernel.objects().create(0)?;
         let made = self.state.tree.create_unnamed(&text[..n], Kind::File(object), 0o777);
         let inode = made.inspect_err(|_| self.kernel.objects().release(object))?;
-        self.state.tree.get_mut(inode).changed = A::now();
+        self.state.tree.get_mut(inode).changed = self.wall_time();
         let file = self.state.open.open(What::Inode(inode), 2).inspect_err(|_| {
             self.kernel.let_go(self.state, inode);
         })?;
@@ -79,13 +79,13 @@ impl<A: Arch> Sys<'_, A> {
         self.set_size(inode, object, size)
     }
 
-    fn set_size(&mut self, inode: u16, object: u32, size: u64) -> Result<u64, Errno> {
+    fn set_size(&mut self, inode: u32, object: u32, size: u64) -> Result<u64, Errno> {
         let before = self.kernel.objects().size(object);
         self.kernel.objects().set_size(object, size).map_err(|_| Errno::EFBIG)?;
         if size < before {
             self.forget_pages_behind(object, size);
         }
-        self.state.tree.get_mut(inode).changed = A::now();
+        self.state.tree.get_mut(inode).changed = self.wall_time();
         Ok(0)
     }
 
@@ -169,7 +169,7 @@ impl<A: Arch> Sys<'_, A> {
                 objects.set_size(object, end).map_err(|_| Errno::EFBIG)?;
             }
         }
-        self.state.tree.get_mut(inode).changed = A::now();
+        self.state.tree.get_mut(inode).changed = self.wall_time();
         Ok(0)
     }
 
@@ -212,7 +212,7 @@ impl<A: Arch> Sys<'_, A> {
         if done > 0
             && let Some((inode, _)) = self.object_of(to.file)
         {
-            self.state.tree.get_mut(inode).changed = A::now();
+            self.state.tree.get_mut(inode).changed = self.wall_time();
         }
         Ok(done)
     }

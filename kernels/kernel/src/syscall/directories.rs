@@ -15,7 +15,7 @@ impl<A: Arch> Sys<'_, A> {
         let found = self.find(directory, at, false)?;
         let mode = mode as u16 & !self.process().umask;
         let made = self.state.tree.create(found.directory, found.name(), Kind::Directory, mode)?;
-        self.state.tree.get_mut(made).changed = A::now();
+        self.state.tree.get_mut(made).changed = self.wall_time();
         Ok(0)
     }
 
@@ -32,7 +32,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Checks that a name may go: a directory's, which is empty, or another file's.
-    fn may_go(&self, inode: u16, is_directory: bool) -> Result<(), Errno> {
+    fn may_go(&self, inode: u32, is_directory: bool) -> Result<(), Errno> {
         let tree = &self.state.tree;
         match (tree.is_directory(inode), is_directory) {
             (true, false) => Err(Errno::EISDIR),
@@ -41,7 +41,7 @@ impl<A: Arch> Sys<'_, A> {
         }
     }
 
-    fn remove(&mut self, entry: u16) {
+    fn remove(&mut self, entry: u32) {
         let gone = self.state.tree.unlink(entry);
         self.kernel.free_pages(gone);
     }
@@ -141,7 +141,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Goes to a directory.
-    pub(super) fn enter(&mut self, inode: u16) -> Result<u64, Errno> {
+    pub(super) fn enter(&mut self, inode: u32) -> Result<u64, Errno> {
         Errno::ENOTDIR.when(!self.state.tree.is_directory(inode))?;
         self.state.tree.hold(inode);
         let before = core::mem::replace(&mut self.process().directory, inode);
@@ -160,7 +160,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Returns the file that a descriptor leads to.
-    pub(super) fn inode_of(&mut self, descriptor: u64) -> Result<u16, Errno> {
+    pub(super) fn inode_of(&mut self, descriptor: u64) -> Result<u32, Errno> {
         let file = self.file(descriptor)?;
         match self.state.open.get(file).what {
             What::Inode(inode) => Ok(inode),
@@ -199,7 +199,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Returns an entry of a directory, in `/proc` that of a process.
-    fn entry(&self, directory: u16, process: usize, index: u64) -> Option<Entry> {
+    fn entry(&self, directory: u32, process: usize, index: u64) -> Option<Entry> {
         /// Names that are numbers begin here.
         const NUMBERS: u64 = 1 << 20;
         let tree = &self.state.tree;
@@ -252,7 +252,7 @@ impl<A: Arch> Sys<'_, A> {
 
 /// An entry of a directory.
 struct Entry {
-    inode: u16,
+    inode: u32,
     name: Name,
     /// Where the next one is looked for.
     next: u64,
@@ -260,7 +260,7 @@ struct Entry {
 
 enum Name {
     /// That of an entry.
-    Entry(u16),
+    Entry(u32),
     /// One that no entry has.
     Own(Digits),
 }

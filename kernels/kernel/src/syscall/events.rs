@@ -33,7 +33,8 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EINVAL.when(flags & !(CLOEXEC | u64::from(NONBLOCK)) != 0)?;
         // Those of real time, of the time since boot, and of alarms.
         Errno::EINVAL.when(!matches!(clock as u32, 0 | 1 | 7..=9))?;
-        let timer = self.state.events.create_timer()?;
+        let (_, zero) = self.since_boot(self.clock(clock)?);
+        let timer = self.state.events.create_timer(zero)?;
         self.open_unnamed(What::Timer(timer), flags)
     }
 
@@ -72,10 +73,11 @@ impl<A: Arch> Sys<'_, A> {
         let (interval, value) = (self.get_time(new, width)?, self.get_time(value, width)?);
         let timer = self.timer_of(descriptor)?;
         let now = A::now();
-        let before = self.state.events.timer(timer).setting(now);
+        let found = self.state.events.timer(timer);
+        let before = found.setting(now);
         let next = match value {
             0 => 0,
-            value if flags & ABSOLUTE != 0 => value,
+            value if flags & ABSOLUTE != 0 => found.at(value),
             value => now.saturating_add(value),
         };
         self.state.events.set_timer(timer, now, next, interval);

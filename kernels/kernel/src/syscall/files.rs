@@ -67,24 +67,24 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Returns the file that a path of the program's leads to.
-    pub(super) fn existing(&mut self, directory: u64, at: u64) -> Result<u16, Errno> {
+    pub(super) fn existing(&mut self, directory: u64, at: u64) -> Result<u32, Errno> {
         self.find(directory, at, true)?.existing(&self.state.tree)
     }
 
     /// Sets the permissions of a file.
-    pub(super) fn set_mode(&mut self, inode: u16, mode: u64) -> u64 {
+    pub(super) fn set_mode(&mut self, inode: u32, mode: u64) -> u64 {
         self.state.tree.get_mut(inode).mode = mode as u16 & 0o7777;
         0
     }
 
     /// Makes an empty file.
-    fn create_file(&mut self, found: &Found, mode: u64) -> Result<u16, Errno> {
+    fn create_file(&mut self, found: &Found, mode: u64) -> Result<u32, Errno> {
         Errno::EISDIR.when(found.wants_directory)?;
         let object = self.kernel.objects().create(0)?;
         let mode = mode as u16 & !self.process().umask;
         let made = self.state.tree.create(found.directory, found.name(), Kind::File(object), mode);
         let made = made.inspect_err(|_| self.kernel.objects().release(object))?;
-        self.state.tree.get_mut(made).changed = A::now();
+        self.state.tree.get_mut(made).changed = self.wall_time();
         Ok(made)
     }
 

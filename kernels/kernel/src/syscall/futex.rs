@@ -4,7 +4,7 @@ use super::time::Width;
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::task::{Futex, Key, Wait, futex_key};
+use crate::task::{Clock, Futex, Key, Wait, futex_key};
 
 const WAIT: u64 = 0;
 const WAKE: u64 = 1;
@@ -14,7 +14,6 @@ const WAKE_OP: u64 = 5;
 const WAIT_BITSET: u64 = 9;
 const WAKE_BITSET: u64 = 10;
 const PRIVATE: u64 = 0x80;
-/// All clocks are one.
 const CLOCK_REALTIME: u64 = 0x100;
 
 /// The change that `FUTEX_WAKE_OP` makes of the second word, and the comparison of the word before.
@@ -83,8 +82,11 @@ impl<A: Arch> Sys<'_, A> {
         let key = self.futex_key(at, operation);
         let value = value as u32;
         match operation & !(PRIVATE | CLOCK_REALTIME) {
-            WAIT => self.futex_wait(key, at, value, u32::MAX, (fourth, width, false)),
-            WAIT_BITSET => self.futex_wait(key, at, value, last as u32, (fourth, width, true)),
+            WAIT => self.futex_wait(key, at, value, u32::MAX, (fourth, width, None)),
+            WAIT_BITSET => {
+                let clock = if operation & CLOCK_REALTIME != 0 { Clock::Wall } else { Clock::Real };
+                self.futex_wait(key, at, value, last as u32, (fourth, width, Some(clock)))
+            }
             WAKE => Ok(self.state.tasks.wake_futex(key, value, u32::MAX).into()),
             WAKE_BITSET if last as u32 == 0 => Err(Errno::EINVAL.into()),
             WAKE_BITSET => Ok(self.state.tasks.wake_futex(key, value, last as u32).into()),
@@ -128,7 +130,7 @@ impl<A: Arch> Sys<'_, A> {
         at: u64,
         value: u32,
         bits: u32,
-        (time, width, is_absolute): (u64, Width, bool),
+        (time, width, until): (u64, Width, Option<Clock>),
     ) -> Result<u64, Stop> {
         Errno::EINVAL.when(bits == 0)?;
         if self.task().woken {
@@ -137,8 +139,8 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EAGAIN.when(self.read_u32(at)? != value)?;
         if time != 0 {
             let mut timeout = self.get_time(time, width)?;
-            if is_absolute {
-                timeout = timeout.saturating_sub(A::now());
+            if let Some(clock) = until {
+                timeout = timeout.saturating_sub(self.time_of(clock));
             }
             Errno::ETIMEDOUT.when(self.deadline(timeout))?;
         }

@@ -46,7 +46,8 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EINVAL.when(size == 0 || size > MOST_BYTES || flags & HUGE != 0)?;
         let object = self.kernel.objects().create(size.next_multiple_of(PAGE))?;
         let (mode, creator) = (flags as u16 & 0o777, self.process().pid);
-        let made = self.state.keyed.add(KeyedMemory::describe(key, object, size, mode, creator, A::now()));
+        let now = self.wall_time();
+        let made = self.state.keyed.add(KeyedMemory::describe(key, object, size, mode, creator, now));
         made.inspect_err(|_| self.kernel.objects().release(object)).map(|number| number as u64)
     }
 

@@ -72,7 +72,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Adds the path of a file; of one that has gone, its last name.
-    pub(crate) fn put_path(&self, text: &mut Text, inode: u16) {
+    pub(crate) fn put_path(&self, text: &mut Text, inode: u32) {
         let mut bytes = [0; PATH];
         if let Ok(n) = path::path_of(&self.state.tree, inode, &mut bytes) {
             return text.put(&bytes[..n - 1]);

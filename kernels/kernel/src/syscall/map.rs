@@ -244,7 +244,7 @@ impl<A: Arch> Sys<'_, A> {
     /// Makes the caller's space a user of an object that it is about to map.
     fn begin_object(&mut self, id: u32) -> Result<(), Errno> {
         let kernel = self.kernel;
-        if self.record().shown.begin(id, || kernel.counts_page())? {
+        if self.record().shown.begin(id, || kernel.new_page())? {
             kernel.objects().share(id);
         }
         Ok(())

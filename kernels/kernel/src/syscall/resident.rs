@@ -91,7 +91,7 @@ fn mark<A: Arch>(
 fn note_writes<A: Arch>(
     on: On<'_, Machine<A>>,
     edit: &mut Edit<'_, A>,
-    tree: &mut Tree,
+    (tree, now): (&mut Tree, u64),
     range: VirtRange,
 ) -> Result<(), Errno> {
     let mut at = range.start;
@@ -103,7 +103,7 @@ fn note_writes<A: Arch>(
         let part = area.range().and(range);
         edit.take_dirty(part, A::Format::LAYOUT.root(), |_| is_written = true).map_err(|_| Errno::ENOMEM)?;
         if is_written {
-            tree.get_mut(file).changed = A::now();
+            tree.get_mut(file).changed = now;
         }
     }
     Ok(())
@@ -227,6 +227,7 @@ impl<A: Arch> Sys<'_, A> {
         if range.is_empty() {
             return Ok(0);
         }
+        let now = self.wall_time();
         let (on, tree) = (self.on(), &mut self.state.tree);
         self.body.space.edit(on, |mut edit| {
             let (mut reached, mut has_hole, mut is_locked) = (range.start, false, false);
@@ -237,7 +238,7 @@ impl<A: Arch> Sys<'_, A> {
             });
             visited.map_err(|_| Errno::ENOMEM)?;
             Errno::EBUSY.when(flags & MS_INVALIDATE != 0 && is_locked)?;
-            note_writes::<A>(on, &mut edit, tree, range)?;
+            note_writes::<A>(on, &mut edit, (tree, now), range)?;
             Errno::ENOMEM.when(has_hole || reached < range.end)?;
             Ok(0)
         })?

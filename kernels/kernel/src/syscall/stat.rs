@@ -27,7 +27,7 @@ struct Facts {
 }
 
 impl<A: Arch> Sys<'_, A> {
-    fn facts(&self, inode: u16) -> Facts {
+    fn facts(&self, inode: u32) -> Facts {
         let found = self.state.tree.get(inode);
         let size = match found.kind {
             Kind::File(object) => self.kernel.objects().size(object),
@@ -94,7 +94,7 @@ impl<A: Arch> Sys<'_, A> {
         match what {
             What::Inode(inode) => self.facts(inode),
             _ => {
-                let inode = 1 << 20 | u64::from(what.lock_name(file));
+                let inode = 1 << 32 | u64::from(what.lock_name(file));
                 let is_pipe = matches!(what, What::PipeRead(_) | What::PipeWrite(_));
                 let mode = if is_pipe { 0o010_600 } else { 0o600 };
                 Facts { inode, mode, links: 1, device: 0, size: 0, blocks: 0, changed: 0 }
@@ -170,7 +170,8 @@ impl<A: Arch> Sys<'_, A> {
         let (total, free) = (u64::from(counts.total), u64::from(counts.free));
         let mut out = Layout::<120>::new(A::ABI);
         out.word(0x8584_58f6).word(4096).word(total).word(free).word(free);
-        out.word(crate::fs::tree::INODES as u64).word(0).u64(0).word(60).word(4096);
+        // Files take memory, and have no limit of their own.
+        out.word(total).word(free).u64(0).word(60).word(4096);
         out.at(if A::ABI.word() == 8 { 120 } else { 64 });
         self.answer(to, out.bytes())
     }

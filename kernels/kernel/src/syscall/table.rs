@@ -142,6 +142,13 @@ calls! { |sys, a|
     "chmod"                [90]  [15]     []    sys.existing(HERE, a[0]).map(|inode| sys.set_mode(inode, a[1]))?;
     "fchmodat"             [268] [306]    [53]  sys.existing(a[0], a[1]).map(|inode| sys.set_mode(inode, a[2]))?;
     "fchmod"               [91]  [94]     [52]  sys.change_mode(a[0], a[1])?;
+    // No file has extended attributes.
+    "setxattr, getxattr, removexattr" [188 191 197] [226 229 235] [5 8 14] sys.attribute_at(a[0], a[1], 0)?;
+    "lsetxattr, lgetxattr, lremovexattr" [189 192 198] [227 230 236] [6 9 15] sys.attribute_at(a[0], a[1], NOFOLLOW)?;
+    "fsetxattr, fgetxattr, fremovexattr" [190 193 199] [228 231 237] [7 10 16] sys.attribute_of(a[0], a[1])?;
+    "listxattr"            [194] [232]    [11]  sys.list_attributes(a[0], 0)?;
+    "llistxattr"           [195] [233]    [12]  sys.list_attributes(a[0], NOFOLLOW)?;
+    "flistxattr"           [196] [234]    [13]  sys.file(a[0]).map(|_| 0)?;
     "umask"                [95]  [60]     [166] {
         core::mem::replace(&mut sys.process().umask, a[0] as u16 & 0o777).into()
     };
@@ -286,7 +293,7 @@ calls! { |sys, a|
     "pause"                [34]  [29]     []    return Err(Stop::Block(Wait::Time));
 
     // Time.
-    "nanosleep"            [35]  [162]    [101] sys.sleep(0, a[0], a[1], Width::Word)?;
+    "nanosleep"            [35]  [162]    [101] sys.sleep(None, a[0], a[1], Width::Word)?;
     "clock_nanosleep"      [230] [267]    [115] sys.sleep_by(a, Width::Word)?;
     "clock_nanosleep_time64" []    [407]    []    sys.sleep_by(a, Width::Wide)?;
     "clock_gettime"        [228] [265]    [113] sys.clock_time(a[0], a[1], Width::Word)?;

@@ -1,4 +1,4 @@
-//! Time. Real time begins at 0 when the machine boots, whatever the clock is called.
+//! Time: since boot, and since 1970, as the machine's clock says it at boot.
 
 use super::layout::Layout;
 use super::{Stop, Sys};
@@ -41,8 +41,8 @@ impl<A: Arch> Sys<'_, A> {
         Ok(seconds * SECOND + nanos)
     }
 
-    /// Returns the clock of a number: those of real time are one, and those of CPUs belong to a
-    /// process or a thread.
+    /// Returns the clock of a number: since 1970, since boot, or that of the CPUs for a process or a
+    /// thread.
     ///
     /// # Errors
     ///
@@ -54,7 +54,8 @@ impl<A: Arch> Sys<'_, A> {
         let tasks = &self.state.tasks;
         let (pid, tid) = (tasks.process_of(self.me).pid, tasks.get(self.me).tid);
         match number as i32 {
-            0 | 1 | 4..=9 | 11 => Ok(Clock::Real),
+            0 | 5 | 8 | 11 => Ok(Clock::Wall),
+            1 | 4 | 6 | 7 | 9 => Ok(Clock::Real),
             2 => Ok(Clock::Process(pid)),
             3 => Ok(Clock::Thread(tid)),
             number if number < 0 && number & KIND != KIND => {
@@ -80,6 +81,20 @@ impl<A: Arch> Sys<'_, A> {
         self.state.tasks.time_of(clock, A::now()).unwrap_or(0)
     }
 
+    /// Returns the time since 1970.
+    pub(crate) fn wall_time(&self) -> u64 {
+        self.time_of(Clock::Wall)
+    }
+
+    /// Returns the clock that a timer of a program's clock goes by, and the time of the program's
+    /// where the timer's is 0.
+    pub(super) fn since_boot(&self, clock: Clock) -> (Clock, u64) {
+        match clock {
+            Clock::Wall => (Clock::Real, self.state.tasks.epoch),
+            clock => (clock, 0),
+        }
+    }
+
     /// `clock_gettime`.
     pub(super) fn clock_time(&mut self, clock: u64, at: u64, width: Width) -> Result<u64, Errno> {
         let now = self.time_of(self.clock(clock)?);
@@ -88,19 +103,20 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `clock_getres`.
     pub(super) fn clock_resolution(&mut self, clock: u64, at: u64, width: Width) -> Result<u64, Errno> {
-        let step = if self.clock(clock)? == Clock::Real { 1 } else { TICK };
+        let is_real = matches!(self.clock(clock)?, Clock::Real | Clock::Wall);
+        let step = if is_real { 1 } else { TICK };
         if at == 0 { Ok(0) } else { self.put_time(at, width, 0, step) }
     }
 
     /// `gettimeofday`.
     pub(super) fn time_of_day(&mut self, at: u64) -> Result<u64, Errno> {
-        let now = A::now();
+        let now = self.wall_time();
         if at == 0 { Ok(0) } else { self.put_time(at, Width::Word, now / SECOND, now % SECOND / 1000) }
     }
 
     /// `time`.
     pub(super) fn seconds(&mut self, at: u64) -> Result<u64, Errno> {
-        let seconds = A::now() / SECOND;
+        let seconds = self.wall_time() / SECOND;
         if at != 0 {
             self.write_bytes(at, &seconds.to_le_bytes()[..A::ABI.word()])?;
         }
@@ -133,21 +149,29 @@ impl<A: Arch> Sys<'_, A> {
         /// Of the caller's thread, which does not run while it waits.
         const THREAD: i32 = 3;
         Errno::EINVAL.when(clock as i32 == THREAD)?;
-        let is_real = self.clock(clock)? == Clock::Real;
+        let of = self.clock(clock)?;
+        let is_real = matches!(of, Clock::Real | Clock::Wall);
         Errno::EOPNOTSUPP.when(!is_real || matches!(clock, 4..=6))?;
-        self.sleep(flags, at, rest, width)
+        let until = (flags & ABSOLUTE != 0).then_some(of);
+        self.sleep(until, at, rest, width)
     }
 
-    /// `nanosleep` and `clock_nanosleep`.
-    pub(super) fn sleep(&mut self, flags: u64, at: u64, rest: u64, width: Width) -> Result<u64, Stop> {
+    /// `nanosleep` and `clock_nanosleep`: for a time, or until a clock shows it.
+    pub(super) fn sleep(
+        &mut self,
+        until: Option<Clock>,
+        at: u64,
+        rest: u64,
+        width: Width,
+    ) -> Result<u64, Stop> {
         let mut time = self.get_time(at, width)?;
-        if flags & ABSOLUTE != 0 {
-            time = time.saturating_sub(A::now());
+        if let Some(clock) = until {
+            time = time.saturating_sub(self.time_of(clock));
         }
         if self.deadline(time) {
             return Ok(0);
         }
-        if self.state.tasks.deliverable(self.me) != 0 && rest != 0 && flags & ABSOLUTE == 0 {
+        if self.state.tasks.deliverable(self.me) != 0 && rest != 0 && until.is_none() {
             let left = self.task().deadline.saturating_sub(A::now());
             self.put_time(rest, width, left / SECOND, left % SECOND)?;
         }

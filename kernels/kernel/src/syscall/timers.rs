@@ -87,7 +87,7 @@ impl<A: Arch> Sys<'_, A> {
         const THREAD: u32 = 2;
         const THREAD_ID: u32 = 4;
         let number = clock as u32;
-        let clock = self.clock(clock)?;
+        let clock = self.since_boot(self.clock(clock)?);
         Errno::EOPNOTSUPP.when(matches!(number, 4..=6))?;
         let (mut notice, mut signal, mut value) = (Notice::Process, SIGALRM, None);
         if event != 0 {
@@ -130,10 +130,11 @@ impl<A: Arch> Sys<'_, A> {
         let owner = self.process_slot();
         let clock = self.state.timers.made(owner, id)?.clock;
         let now = self.time_of(clock);
-        let before = self.state.timers.made(owner, id)?.timer.setting(now);
+        let timer = &self.state.timers.made(owner, id)?.timer;
+        let before = timer.setting(now);
         let next = match value {
             0 => 0,
-            value if flags & ABSOLUTE != 0 => value,
+            value if flags & ABSOLUTE != 0 => timer.at(value),
             value => now.saturating_add(value),
         };
         self.state.timers.set(owner, id, now, next, interval)?;

@@ -102,7 +102,7 @@ impl<A: Arch> Sys<'_, A> {
         }
         let number = self.kernel.claim_space(self.state)?;
         let kernel = self.kernel;
-        let copied = self.state.tasks.copy_record(number, own, || kernel.counts_page());
+        let copied = self.state.tasks.copy_record(number, own, || kernel.new_page());
         let forked = copied.and_then(|()| self.body.space.edit(on, |mut space| space.fork()));
         let copy = forked.and_then(|copy| copy.map_err(|_| Errno::ENOMEM)).inspect_err(|_| {
             self.state.tasks.space_mut(number).shown.clear();

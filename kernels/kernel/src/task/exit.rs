@@ -232,6 +232,7 @@ impl<A: Arch> Kernel<A> {
         while let Some(object) = state.keyed.take_any() {
             self.release_object(object);
         }
+        self.objects().clear_table();
         drop(state);
         machine.drain(true);
         self.finish(ending)

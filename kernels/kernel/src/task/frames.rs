@@ -16,10 +16,10 @@ use ptarmigan::space::SharedSpace;
 use ptarmigan::window::{OpenWindow, WindowGuard};
 
 use super::records::{Place, Records};
-use super::shown::Page;
 use super::{Body, Process, SpaceRecord, Task};
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::grown::Page;
 use crate::{Kernel, State};
 
 /// The frame of a task.
@@ -166,19 +166,19 @@ impl<A: Arch> Kernel<A> {
         Ok(place)
     }
 
-    /// Takes a page of zeroes for the counts of a space ([`Shown`](super::Shown)).
+    /// Takes a page of zeroes for records of a table ([`Grown`](crate::grown::Grown)).
     ///
     /// # Errors
     ///
     /// [`Errno::ENOMEM`].
     #[cold]
-    pub(crate) fn counts_page(&'static self) -> Result<Place<Page>, Errno> {
+    pub(crate) fn new_page(&'static self) -> Result<Place<Page>, Errno> {
         let Taken { at, frame } = self.take_frame::<Page>()?;
-        // SAFETY: 1. The frame is the caller's alone, and has room for the counts, of which 0 is
+        // SAFETY: 1. The frame is the caller's alone, and has room for the numbers, of which 0 is
         // one.
         unsafe { at.write_bytes(0, 1) };
-        // SAFETY: 1. The counts have just been written, and stay until the frame is given back,
-        // after `take_page`. 2. No other code has the frame.
+        // SAFETY: 1. The numbers have just been written, and stay until the frame is given back,
+        // after `Grown::take_page`. 2. No other code has the frame.
         Ok(unsafe { Place::new(at, frame) })
     }
 
@@ -211,7 +211,7 @@ impl<A: Arch> Kernel<A> {
 
     #[cold]
     #[inline(never)]
-    fn give_frame(&'static self, frame: Pfn) {
+    pub(crate) fn give_frame(&'static self, frame: Pfn) {
         let frames = self.machine.get().frames();
         // SAFETY: 1. `take_frame` took it, and its place has been removed: no code uses it. 2.
         // `Dirty` makes no claim about the content.

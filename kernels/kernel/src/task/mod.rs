@@ -18,7 +18,7 @@ pub mod limits;
 mod numbers;
 mod process;
 mod queue;
-mod records;
+pub(crate) mod records;
 mod robust;
 mod run;
 mod shown;

@@ -36,11 +36,11 @@ pub struct Process {
     /// Its descriptors.
     pub files: Descriptors,
     /// The directory that it is in.
-    pub directory: u16,
+    pub directory: u32,
     /// Permissions that new files do not get.
     pub umask: u16,
     /// The program that it runs.
-    pub program: u16,
+    pub program: u32,
     /// The record of its space; [`NO_SPACE`] once it has ended.
     pub space: usize,
     /// Its actions on signals.

@@ -12,11 +12,13 @@ use crate::slots::Slots;
 
 use super::numbers::Numbers;
 use super::records::{Place, Records};
-use super::shown::Page;
 use super::{CpuSet, Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Wait};
+use crate::grown::Page;
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
 pub struct Tasks {
+    /// The nanoseconds from 1970 to boot.
+    pub epoch: u64,
     /// Slots of tasks. A process has that of its first task.
     pub(super) taken: Slots<{ TASKS / 64 }>,
     pub(super) all: Records<Task, TASKS>,
@@ -61,6 +63,7 @@ impl Tasks {
         let (all, processes, spaces) =
             unsafe { (Records::new(none(&TASK)), Records::new(none(&PROCESS)), Records::new(none(&SPACE))) };
         Tasks {
+            epoch: 0,
             taken: Slots::new(),
             all,
             processes,

@@ -5,26 +5,18 @@
 //! in its own range only.
 //!
 //! The first objects have places in the record of the space, [`INLINE`] of them. The others have
-//! theirs in pages, by their numbers, so that a count is found without a search. A page comes with
-//! the first object that needs it, and goes with the space.
+//! theirs in pages, by their numbers ([`Grown`]), so that a count is found without a search. A page
+//! comes with the first object that needs it, and goes with the space.
 
 use ptarmigan::addr::{FRAME_SIZE, VirtRange};
 use ptarmigan::space::{Area, AreaFlags};
 
 use super::records::Place;
 use crate::errno::Errno;
-use crate::memory::objects::OBJECTS;
+use crate::grown::{Grown, Page};
 
 /// Objects that have places in the record of the space.
 const INLINE: usize = 64;
-/// Counts in a page.
-const IN_PAGE: usize = FRAME_SIZE / size_of::<u64>();
-/// Pages of counts that a space can have. Objects have numbers from 1 on.
-const PAGES: usize = OBJECTS / IN_PAGE + 1;
-
-/// A page of counts: one more than the pages that are shown of the object, or 0 if it has no place.
-pub type Page = [u64; IN_PAGE];
-
 #[derive(Clone, Copy)]
 struct Part {
     object: u32,
@@ -42,9 +34,8 @@ pub struct Shown {
 /// The counts of objects without a place in the record. Few spaces have some, so that its methods
 /// are out of the way of others.
 struct More {
-    pages: [Option<Place<Page>>; PAGES],
-    /// Pages that are there.
-    made: usize,
+    /// One more than the pages that are shown of each object, or 0 if it has no place.
+    counts: Grown<u64>,
     /// Objects that have a place.
     len: usize,
     /// Of them, those of which no page is shown.
@@ -53,26 +44,19 @@ struct More {
 
 impl More {
     const fn new() -> Self {
-        More { pages: [None; PAGES], made: 0, len: 0, gone: 0 }
+        More { counts: Grown::new(), len: 0, gone: 0 }
     }
 
     /// Returns the place of an object, taken or not, if there is a page for it.
     fn place(&mut self, object: u32) -> Option<&mut u64> {
-        let page = self.pages.get_mut(object as usize / IN_PAGE)?.as_mut()?;
-        // SAFETY: 1. The page is there until `Shown::take_page` has taken it out, and no other
-        // code reaches it (`Place::new`); `self` is borrowed exclusively.
-        unsafe { page.at().as_mut() }.get_mut(object as usize % IN_PAGE)
+        self.counts.get_mut(object as usize)
     }
 
     /// Returns all objects that have a place, and their counts.
     fn each(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        let counts = self.pages.iter().enumerate().filter_map(|(n, page)| {
-            // SAFETY: 1. As in `place`; `self` is borrowed.
-            Some((n, unsafe { page.as_ref()?.at().as_ref() }))
-        });
-        counts.flat_map(|(n, page)| {
-            let numbered = page.iter().enumerate().filter(|(_, count)| **count > 0);
-            numbered.map(move |(at, count)| ((n * IN_PAGE + at) as u32, count - 1))
+        self.counts.each_page().flat_map(|(first, page)| {
+            let numbered = (first as u32..).zip(page).filter(|(_, count)| **count > 0);
+            numbered.map(|(object, count)| (object, count - 1))
         })
     }
 
@@ -85,17 +69,11 @@ impl More {
     /// Gives an object a place, in a page that `new` makes if there is none yet; true if it had no
     /// place.
     #[cold]
-    fn begin(
-        &mut self,
-        object: u32,
-        new: impl FnOnce() -> Result<Place<Page>, Errno>,
-    ) -> Result<bool, Errno> {
-        let page = self.pages.get_mut(object as usize / IN_PAGE).ok_or(Errno::ENOMEM)?;
-        if page.is_none() {
-            *page = Some(new()?);
-            self.made += 1;
-        }
-        let place = self.place(object).ok_or(Errno::ENOMEM)?;
+    fn begin(&mut self, object: u32, new: impl FnMut() -> Result<Place<Page>, Errno>) -> Result<bool, Errno> {
+        let place = match self.counts.get_mut(object as usize) {
+            Some(place) => place,
+            None => self.counts.make(object as usize, 0, new)?,
+        };
         if *place > 0 {
             return Ok(false);
         }
@@ -139,11 +117,7 @@ impl More {
     /// Sets the counts of all objects to 0.
     #[cold]
     fn restart(&mut self) {
-        for page in self.pages.iter_mut().flatten() {
-            // SAFETY: 1. As in `place`.
-            let page = unsafe { page.at().as_mut() };
-            page.iter_mut().for_each(|count| *count = (*count).min(1));
-        }
+        self.counts.each_mut(|count| *count = (*count).min(1));
         self.gone = self.len;
     }
 }
@@ -205,7 +179,7 @@ impl Shown {
     pub fn begin(
         &mut self,
         object: u32,
-        new: impl FnOnce() -> Result<Place<Page>, Errno>,
+        new: impl FnMut() -> Result<Place<Page>, Errno>,
     ) -> Result<bool, Errno> {
         if self.has(object) {
             return Ok(false);
@@ -296,23 +270,20 @@ impl Shown {
     /// Takes out a page of counts: of a space that has ended ([`clear`](Self::clear)).
     pub fn take_page(&mut self) -> Option<Place<Page>> {
         debug_assert!(self.more.len == 0, "all objects are out");
-        self.more.made = self.more.made.checked_sub(1)?;
-        self.more.pages.iter_mut().find_map(Option::take)
+        self.more.counts.take_page()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::boxed::Box;
     use std::collections::BTreeMap;
     use std::vec::Vec;
 
-    use core::ptr::NonNull;
-
-    use ptarmigan::addr::Pfn;
-
     use super::*;
+    use crate::grown::tests::page;
 
+    /// Numbers of objects are below this one.
+    const OBJECTS: u32 = 3 << 14;
     const PAGE: u64 = FRAME_SIZE as u64;
 
     fn range(first: u64, last: u64) -> VirtRange {
@@ -321,12 +292,6 @@ mod tests {
 
     fn area(first: u64, last: u64, object: u32) -> Area {
         Area::new(range(first, last), AreaFlags::READ.with(AreaFlags::SHARED), object)
-    }
-
-    fn page() -> Result<Place<Page>, Errno> {
-        let page = NonNull::from(Box::leak(Box::new([0; IN_PAGE])));
-        // SAFETY: 1. and 2. It is on the heap, and leaked.
-        Ok(unsafe { Place::new(page, Pfn(1)) })
     }
 
     fn no_page() -> Result<Place<Page>, Errno> {
@@ -359,9 +324,9 @@ mod tests {
     fn a_space_shows_all_objects_that_there_are() {
         let (mut shown, mut model) = (Shown::new(), BTreeMap::new());
         let mut random = 1u64;
-        for turn in 0..40_000 {
+        for turn in 0..10_000 {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let object = (random >> 33) as u32 % OBJECTS as u32 + 1;
+            let object = (random >> 33) as u32 % 3000 * (OBJECTS / 3000) + 1;
             let pages = random >> 60 | 1;
             let one = area(100, 100 + pages, object);
             if let Some(before) = model.remove(&object) {
@@ -390,7 +355,8 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| copy.take_gone()).count(), all.len());
         shown.clear();
         assert_eq!((shown.more.len, shown.pages()), (0, 0));
-        assert_eq!(std::iter::from_fn(|| shown.take_page()).count(), PAGES);
+        let pages = 2999 * (OBJECTS as usize / 3000) / Grown::<u64>::IN_PAGE;
+        assert!(std::iter::from_fn(|| shown.take_page()).count() >= pages);
         assert_eq!((shown.begin(1, no_page), shown.take_page().is_none()), (Ok(true), true));
     }
 

@@ -86,15 +86,23 @@ impl Timers {
     pub fn create(
         &mut self,
         owner: usize,
-        clock: Clock,
+        (clock, zero): (Clock, u64),
         notice: Notice,
         signal: u8,
         value: Option<u64>,
     ) -> Result<usize, Errno> {
         let free = self.made.iter().position(|made| !made.timer.is_used).ok_or(Errno::EAGAIN)?;
         let value = value.unwrap_or(free as u64);
-        self.made[free] =
-            Made { owner, clock, timer: Timer::NEW, notice, signal, value, is_sent: false, overrun: 0 };
+        self.made[free] = Made {
+            owner,
+            clock,
+            timer: Timer::from(zero),
+            notice,
+            signal,
+            value,
+            is_sent: false,
+            overrun: 0,
+        };
         self.used += 1;
         Ok(free)
     }
@@ -264,15 +272,15 @@ mod tests {
     #[test]
     fn timers_belong_to_their_process_and_places_come_back() {
         let mut timers = timers();
-        let made = timers.create(3, Clock::Real, Notice::Process, 14, None);
+        let made = timers.create(3, (Clock::Real, 0), Notice::Process, 14, None);
         assert_eq!(made, Ok(0));
-        assert_eq!(timers.create(4, Clock::Real, Notice::None, 10, Some(7)), Ok(1));
+        assert_eq!(timers.create(4, (Clock::Real, 0), Notice::None, 10, Some(7)), Ok(1));
         assert!(timers.made(3, 0).is_ok() && timers.made(4, 1).is_ok());
         assert_eq!(timers.made(3, 1).err(), Some(Errno::EINVAL));
         assert_eq!(timers.made(3, u64::MAX).err(), Some(Errno::EINVAL));
         assert_eq!((timers.delete(4, 0), timers.delete(3, 0)), (Err(Errno::EINVAL), Ok(())));
-        while timers.create(5, Clock::Real, Notice::Process, 14, None).is_ok() {}
-        assert_eq!(timers.create(5, Clock::Real, Notice::Process, 14, None), Err(Errno::EAGAIN));
+        while timers.create(5, (Clock::Real, 0), Notice::Process, 14, None).is_ok() {}
+        assert_eq!(timers.create(5, (Clock::Real, 0), Notice::Process, 14, None), Err(Errno::EAGAIN));
         timers.end(5);
         assert!(timers.made(5, 0).is_err() && timers.made(4, 1).is_ok());
     }
@@ -280,7 +288,7 @@ mod tests {
     #[test]
     fn a_signal_stands_for_all_expirations_until_it_is_delivered() {
         let mut timers = timers();
-        timers.create(1, Clock::Real, Notice::Process, 14, None).unwrap();
+        timers.create(1, (Clock::Real, 0), Notice::Process, 14, None).unwrap();
         timers.set(1, 0, 0, 100, 10).unwrap();
         assert_eq!(timers.delivered(0, |_| 135), 3);
         assert_eq!(timers.made(1, 0).unwrap().timer.setting(135), (5, 10));
