@@ -215,11 +215,12 @@ static void bad_programs(void) {
     /* No program of this machine's. */
     ATTEMPT("an empty file", ENOEXEC, image_size = 0);
     ATTEMPT("half a header", ENOEXEC, image_size = 20);
-    ATTEMPT("another class", ENOEXEC, HEADER->e_ident[EI_CLASS] = WIDE ? ELFCLASS32 : ELFCLASS64);
-    ATTEMPT("another byte order", ENOEXEC, HEADER->e_ident[EI_DATA] = ELFDATA2MSB);
-    ATTEMPT("another version", ENOEXEC, HEADER->e_ident[EI_VERSION] = 2);
     ATTEMPT("another machine", ENOEXEC, HEADER->e_machine = WIDE ? EM_386 : EM_X86_64);
     ATTEMPT("an object file", ENOEXEC, HEADER->e_type = ET_REL);
+    /* Which Linux does not look at. */
+    ATTEMPT("another class", GOOD, HEADER->e_ident[EI_CLASS] = WIDE ? ELFCLASS32 : ELFCLASS64);
+    ATTEMPT("another byte order", GOOD, HEADER->e_ident[EI_DATA] = ELFDATA2MSB);
+    ATTEMPT("another version", GOOD, HEADER->e_ident[EI_VERSION] = 2);
     /* Headers of segments. */
     ATTEMPT("headers beyond the file", ENOEXEC, HEADER->e_phoff = sizeof image);
     ATTEMPT("headers beyond all files", ENOEXEC, HEADER->e_phoff = end);

@@ -104,6 +104,9 @@ impl Contender {
         if self.is_newer() {
             return Some("newer");
         }
+        if self.name.contains(MITIGATED) {
+            return Some(MITIGATED);
+        }
         Some(self.arch().name()).filter(|_| self.arch() != Arch::X86_64)
     }
 
@@ -130,6 +133,9 @@ pub fn of_cpus() -> &'static [Contender] {
     &CPUS
 }
 
+/// The part of a name that says that Linux has the mitigations of the processor's faults.
+const MITIGATED: &str = "mitigated";
+
 /// Names of those.
 pub const LINUX_64: &str = "linux-x86_64";
 pub const OURS_64: &str = "ptarmigan-x86_64";
@@ -143,12 +149,17 @@ const CPUS: [Contender; 4] = [
     Contender::new(OURS_ARM, "shootdown=broadcast", "the library, whose instructions broadcast"),
 ];
 
-const OURS: [Contender; 3] = [
+const OURS: [Contender; 4] = [
     Contender::new("plain-x86_64", "quicklist=off", "the library without quicklists"),
     Contender::new(
         "linux-lean-x86_64",
         "init_on_alloc=0 cgroup_disable=memory apparmor=0 security=none audit=0 nokaslr",
         "Linux without control groups, security modules and audit",
+    ),
+    Contender::new(
+        "linux-mitigated-x86_64",
+        "init_on_alloc=0 mitigations=auto pti=on spectre_v2=on spec_store_bypass_disable=on",
+        "Linux with the mitigations of the processor's faults",
     ),
     Contender::new("linux-newer-x86_64", "init_on_alloc=0", "the newest Linux of Debian's backports"),
 ];

@@ -227,10 +227,14 @@ mod tests {
         for only in [&[][..], &["ptarmigan"], &["linux", "plain"]] {
             let some = names(only);
             assert!(
-                some.len() > 1 && some.iter().all(|name| name.contains("x86_64") && !name.contains("newer"))
+                some.len() > 1
+                    && some.iter().all(|name| name.contains("x86_64")
+                        && !name.contains("newer")
+                        && !name.contains("mitigated"))
             );
         }
         assert_eq!(names(&["newer"]), ["linux-newer-x86_64"]);
+        assert_eq!(names(&["mitigated"]), ["linux-mitigated-x86_64"]);
         assert_eq!(
             names(&["ptarmigan-i386-high", "aarch64-noinit"]),
             ["ptarmigan-i386-high", "linux-aarch64-noinit"]

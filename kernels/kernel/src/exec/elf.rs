@@ -81,10 +81,10 @@ impl Elf {
 
     fn try_parse(abi: Abi, bytes: &[u8]) -> Option<Self> {
         let word = abi.word();
-        let (class, least, sizes) = if word == 8 { (2, 56, 54) } else { (1, 32, 42) };
-        // The magic number, the class, little-endian, version 1.
-        let is_ours = bytes.get(..7)? == [0x7f, b'E', b'L', b'F', class, 1, 1];
-        if !is_ours || number(bytes, 18, 2)? != abi.machine() {
+        let (least, sizes) = if word == 8 { (56, 54) } else { (32, 42) };
+        // As under Linux, the machine says the rest: class, byte order and version are not looked
+        // at.
+        if bytes.get(..4)? != b"\x7fELF" || number(bytes, 18, 2)? != abi.machine() {
             return None;
         }
         let movable = match number(bytes, 16, 2)? {
@@ -329,11 +329,17 @@ mod tests {
             for other in ABIS.into_iter().filter(|other| *other != abi) {
                 assert_eq!(load(abi, &program(other)), Err(Errno::ENOEXEC), "{other:?} on {abi:?}");
             }
-            // The magic number, class, byte order, version; type; machine.
-            for at in (0..7).chain([16, 17, 18, 19]) {
+            // The magic number; type; machine.
+            for at in (0..4).chain([16, 17, 18, 19]) {
                 let mut file = program(abi);
                 file[at] ^= 0x55;
                 assert_eq!(load(abi, &file), Err(Errno::ENOEXEC), "byte {at}");
+            }
+            // Class, byte order, version, as Linux has it.
+            for at in 4..7 {
+                let mut file = program(abi);
+                file[at] ^= 0x55;
+                assert!(load(abi, &file).is_ok(), "byte {at}");
             }
         }
     }
