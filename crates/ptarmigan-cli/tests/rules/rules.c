@@ -213,6 +213,37 @@ static void move_and_keep(void) {
     fork_once();
 }
 
+/* The lock goes from all of the old area: its last part grows, and is not populated. */
+static void keep_part_locked(void) {
+    char *p = map(PLACE(0), 4 * TABLE, READ_WRITE, PRIVATE);
+    NEED(mlock(p, 4 * TABLE) == 0);
+    move(p, TABLE, PLACE(1), TABLE, DONTUNMAP);
+    NEED(mremap(p + 2 * TABLE, 2 * TABLE, 6 * TABLE, MREMAP_MAYMOVE) != MAP_FAILED);
+    count();
+    fork_once();
+}
+
+/* Both old areas lose their private pages, and do not become one before that. */
+static void keep_locked_beside(void) {
+    char *p = map(PLACE(0), 2 * TABLE, READ_WRITE, PRIVATE);
+    write_tables(p, 2 * TABLE);
+    NEED(syscall(SYS_mlock2, p, TABLE, ONLY_ON_FAULT) == 0);
+    move(p, 2 * TABLE, PLACE(1), 2 * TABLE, DONTUNMAP);
+    read_tables(p, 2 * TABLE);
+    count();
+    fork_once();
+}
+
+/* The two halves of a table are written while only one is locked, and are alike later. */
+static void apart_by_lock(void) {
+    char *p = map(PLACE(0), TABLE, READ_WRITE, PRIVATE);
+    NEED(syscall(SYS_mlock2, p, TABLE / 2, ONLY_ON_FAULT) == 0);
+    p[0] = p[TABLE / 2] = 1;
+    NEED(munlock(p, TABLE / 2) == 0);
+    NEED(madvise(p, TABLE, MADV_DONTNEED) == 0);
+    count();
+}
+
 /* Areas with different permissions, and a gap between them. */
 static void move_several(void) {
     char *p = map(PLACE(0), 6 * TABLE, READ_WRITE, PRIVATE);
@@ -417,6 +448,9 @@ static const struct {
     CASE(flags_part_areas),
     CASE(moved_offset),
     CASE(move_and_keep),
+    CASE(keep_part_locked),
+    CASE(keep_locked_beside),
+    CASE(apart_by_lock),
     CASE(move_several),
     CASE(move_and_shrink),
     CASE(move_nothing),

@@ -35,6 +35,9 @@ enum Call {
 }
 use Call::{Fork, Keep, Lock, Map, MapFile, Move, Protect, Unlock, Unmap, Write};
 
+/// A name, calls, and the first page and the end of each area afterwards.
+type Case<'a> = (&'a str, &'a [Call], &'a [(u64, u64)]);
+
 fn pages(at: u64, n: u64) -> VirtRange {
     VirtRange { start: BASE + at * PAGE, end: BASE + (at + n) * PAGE }
 }
@@ -75,7 +78,6 @@ fn areas(calls: &[Call]) -> Vec<(u64, u64)> {
             }
             Fork => {
                 let child = edit.fork().unwrap();
-                drop(edit);
                 spaces.push(child);
             }
         }
@@ -100,7 +102,7 @@ fn areas(calls: &[Call]) -> Vec<(u64, u64)> {
 #[test]
 fn areas_whose_pages_began_apart_stay_apart() {
     // Each with the borders that /proc/self/maps has.
-    let cases: &[(&str, &[Call], &[(u64, u64)])] = &[
+    let cases: &[Case<'_>] = &[
         ("side by side", &[Map(0, 4, RW), Write(0), Map(4, 4, RW), Write(4)], &[(0, 8)]),
         (
             "left, right, then the middle",
