@@ -122,8 +122,18 @@ impl FaultFlags {
     /// Of pages found present: one entry of an upper level maps whole 2 MiB of a file or of shared
     /// memory, without a last-level table. No fault has this flag.
     pub const HUGE: u8 = 32;
+    /// The fault is known to have read, in a recording that does not tell reads from writes. Not in
+    /// traces of format 1.
+    pub const READ: u8 = 64;
     pub(crate) const V1: u8 = 0x17;
-    pub(crate) const ALL: u8 = 0x1f;
+    pub(crate) const ALL: u8 = 0x5f;
+
+    /// Returns whether the fault may have written. `unknown` says that the recording does not tell
+    /// reads from writes.
+    #[must_use]
+    pub fn may_write(self, unknown: bool) -> bool {
+        self.0 & Self::WRITE != 0 || unknown && self.0 & Self::READ == 0
+    }
 }
 
 /// How pages are locked in memory.

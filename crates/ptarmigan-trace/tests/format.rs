@@ -49,7 +49,7 @@ fn small() -> Vec<Event> {
         at(1, 0, Kind::TlbFlush { pages: 0, reason: 3 }),
         at(1, 0, Kind::Idle),
         at(2, 1, Kind::Clone { child: 3, kind: CloneKind::Share }),
-        at(3, 1, Kind::Fault { page: (1 << 52) - 1, flags: FaultFlags(0x1f) }),
+        at(3, 1, Kind::Fault { page: (1 << 52) - 1, flags: FaultFlags(0x5f) }),
         at(
             3,
             1,

@@ -64,12 +64,13 @@ fn map_flags(flags: MapFlags) -> Names<'static> {
 }
 
 fn fault_flags(flags: FaultFlags) -> Names<'static> {
-    const NAMES: [(u64, &str); 5] = [
+    const NAMES: [(u64, &str); 6] = [
         (FaultFlags::PRESENT as u64, "present"),
         (FaultFlags::WRITE as u64, "write"),
         (FaultFlags::USER as u64, "user"),
         (FaultFlags::REFUSED as u64, "refused"),
         (FaultFlags::EXEC as u64, "exec"),
+        (FaultFlags::READ as u64, "read"),
     ];
     Names(u64::from(flags.0), &NAMES)
 }

@@ -1,5 +1,6 @@
 //! Prints the contents of a trace as text.
 use super::count::Inspection;
+use ptarmigan_replay::account::{Times, seconds_of};
 use ptarmigan_replay::flushes::LinuxFlushes;
 use ptarmigan_replay::terminal::words::{count, several, several_were};
 use std::fmt::Write;
@@ -10,6 +11,9 @@ pub(super) const COLUMNS: usize = 80;
 const VALUES: usize = 13;
 /// On a terminal of fewer columns a value stands below its name.
 const BESIDE: usize = 36;
+
+/// The columns that the table of calls takes.
+const TABLE: usize = VALUES + 63;
 
 /// Stands for a blank at which no line is broken.
 const STAYS: char = '\u{1}';
@@ -48,6 +52,34 @@ impl Lines {
         let _ = writeln!(self.text, "{}", line.trim_end().replace(STAYS, " "));
     }
 
+    /// Adds the times of calls by kind, the dearest first.
+    fn calls(&mut self, times: &Times) {
+        let table = self.width >= TABLE;
+        let of = |nanos: u64| seconds_of(nanos as f64 / 1e9);
+        for (n, (call, time)) in times.dearest().into_iter().enumerate() {
+            let (calls, name) = (count(time.calls), call.name());
+            let [cpu, longest, clock, longest_by_clock] =
+                [time.nanos, time.longest, time.by_clock(), time.longest_by_clock].map(of);
+            if !table {
+                let text = format!(
+                    "{calls} {name} in {cpu}, longest {longest}; by the clock {clock}, longest \
+                     {longest_by_clock}"
+                );
+                self.add(if n == 0 { "calls" } else { "" }, &text);
+                continue;
+            }
+            let row = |cells: [&str; 6]| {
+                let [calls, name, cpu, longest, clock, longest_by_clock] = cells;
+                format!("{calls:>10} {name:<9}{cpu:>9}{longest:>10}{clock:>14}{longest_by_clock:>10}")
+                    .replace(' ', &STAYS.to_string())
+            };
+            if n == 0 {
+                self.add("calls", &row(["", "", "CPU time", "longest", "by the clock", "longest"]));
+            }
+            self.add("", &row([&calls, name, &cpu, &longest, &clock, &longest_by_clock]));
+        }
+    }
+
     /// Adds cells, as many on a line as fit.
     fn cells(&mut self, cells: &[String]) {
         let room = self.width.saturating_sub(if self.width >= BESIDE { VALUES } else { 2 });
@@ -66,6 +98,7 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     if let Some(times) = &r.times {
         t.add("time", times.line.as_deref().unwrap_or_default());
         times.remarks.iter().for_each(|remark| t.add("", remark));
+        t.calls(&times.all);
     }
     t.add("name", &r.name);
     let cpus = n(r.cpus.into(), "CPU");

@@ -40,7 +40,8 @@ pub struct RecordArgs {
     #[arg(long, default_value_t = 19, value_parser = clap::value_parser!(i32).range(1..=22))]
     pub(super) level: i32,
     /// Attach to running processes and their descendants instead of starting a command. They go on
-    /// when the recording ends, at Ctrl-C at the latest.
+    /// when the recording ends, at Ctrl-C at the latest. With perf they stop at each system call,
+    /// and run at a fraction of their speed; with tracefs, as root, they never stop.
     #[arg(
         short,
         long,
@@ -50,7 +51,8 @@ pub struct RecordArgs {
         value_parser = pid::parse
     )]
     pub(super) pid: Vec<i32>,
-    /// End the recording after so many seconds. The command or the processes go on.
+    /// End the recording after so many seconds, from when the processes of `-p` have been read. The
+    /// command or the processes go on.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub(super) duration: Option<Duration>,
     /// The command to record, with its arguments. Options behind it are the command's.

@@ -36,7 +36,7 @@ impl Rows<'_> {
 /// The columns that all tables have: the number of the trace and its name.
 const COMMON: [&str; 2] = ["trace", "name"];
 
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 15] = [
     Table { name: "live-by-level", columns: &["at", "unit", "level", "tables"], rows: live_by_level },
     Table { name: "live-by-program", columns: &["at", "unit", "program", "tables"], rows: live_by_program },
     Table { name: "fullness", columns: &["from", "to", "most", "when_taken"], rows: fullness },
@@ -83,6 +83,11 @@ const TABLES: [Table; 14] = [
         rows: mappings,
     },
     Table {
+        name: "calls",
+        columns: &["call", "calls", "seconds", "longest_seconds", "clock_seconds", "longest_clock_seconds"],
+        rows: calls,
+    },
+    Table {
         name: "functions",
         columns: &[
             "program", "work", "function", "module", "file", "line", "callers", "events", "share", "seconds",
@@ -121,6 +126,21 @@ fn fullness(one: &Figures, rows: &mut Rows<'_>) {
 fn lifetimes(one: &Figures, rows: &mut Rows<'_>) {
     for bin in &one.tables.lifetimes.bins {
         rows.add(vec![json!(bin.from), json!(bin.to), json!(rows.unit), json!(bin.leaf), json!(bin.upper)]);
+    }
+}
+
+fn calls(one: &Figures, rows: &mut Rows<'_>) {
+    let seconds = |nanos: u64| json!(nanos as f64 / 1e9);
+    let made = one.times.as_ref().map(|times| times.all.dearest()).unwrap_or_default();
+    for (call, time) in made {
+        rows.add(vec![
+            json!(call.name()),
+            json!(time.calls),
+            seconds(time.nanos),
+            seconds(time.longest),
+            seconds(time.by_clock()),
+            seconds(time.longest_by_clock),
+        ]);
     }
 }
 

@@ -97,6 +97,20 @@ fn times_and_advice_leave_out_the_state_of_running_processes() {
 }
 
 #[test]
+fn a_report_has_no_median_of_lives_that_the_recording_cuts_off() {
+    let file = trace();
+    let dir = crate::report::Dir::new("attached-report");
+    ptarmigan(&["report", file.path(), "-o", &dir.path("page.html"), "--data", &dir.path("data")]);
+    let lives = &dir.json("data/report.json")["traces"][0]["tables"]["lifetimes"];
+    assert_eq!(lives["median"][0], serde_json::Value::Null, "{lives}");
+    let page = dir.read("page.html");
+    assert!(page.contains("Most leaf tables live longer than the recording"), "no such title");
+    assert!(!page.contains("median life of a leaf table"), "a median");
+    let calls = page.split("<section id=\"calls\">").nth(1).expect("a part about calls");
+    assert!(calls.starts_with("\n<h2>Calls: 1 fork in 500 µs"), "{}", &calls[..200]);
+}
+
+#[test]
 fn a_report_says_that_processes_were_running() {
     let file = trace();
     let text = ptarmigan(&["report", file.path(), "--markdown"]).out;

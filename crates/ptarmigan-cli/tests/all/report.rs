@@ -668,7 +668,7 @@ fn data_is_written_as_csv_and_as_json() {
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     let data = Dir(Temporary(dir.0.0.join("deep/data")));
     let names = data.names();
-    assert_eq!(names.len(), 28, "{names:?}");
+    assert_eq!(names.len(), 30, "{names:?}");
     for name in names.iter().filter(|name| name.ends_with(".csv")) {
         let csv = data.read(name);
         let columns = csv.lines().next().expect("a head").split(',').count();

@@ -436,6 +436,50 @@ fn another_tracer_keeps_ptrace_from_attaching_and_not_tracepoints() {
 }
 
 #[test]
+fn the_time_begins_when_the_processes_have_been_read() {
+    for method in METHODS {
+        let dir = Dir::new(&format!("from-its-start-{method}"));
+        let Some(mut server) = Server::start(&dir, None) else { return };
+        server.does("worker");
+        let pid = server.pid().to_string();
+        let Some(recorder) = attach(&dir, method, None, &pid, &["--duration", "2"]) else { continue };
+        std::thread::sleep(Duration::from_millis(500));
+        server.does("alloc");
+        let (status, stderr) = end_of(recorder, &dir);
+        assert_eq!(status, Some(0), "{stderr}");
+        let lines: Vec<&str> = stderr.lines().collect();
+        let at = |text: &str| lines.iter().position(|line| line.contains(text));
+        let (reading, recording) = (at("reading "), at(&format!("recording with {method} for 2 s")));
+        assert!(reading.is_some() && reading < recording, "{stderr}");
+        assert_eq!(at("stop at each system call").is_some(), method == "perf", "{stderr}");
+        assert!(at("stop at each system call") <= reading, "{stderr}");
+        let file = dir.path("out.ptrace");
+        let mut events = ptarmigan_trace::Reader::open(&file).expect("a trace");
+        let (mut openings, mut processes) = (ptarmigan_trace::Openings::default(), 0);
+        while let Some(event) = events.next() {
+            let opening = openings.see(&event.expect("an event"));
+            if let Some(ptarmigan_trace::Opening::Process { .. }) = opening {
+                processes += 1;
+                assert_eq!(events.time(), 0, "a process that ran already was there at the start");
+            }
+        }
+        assert!(processes >= 2, "{processes}");
+        let out = ptarmigan().args(["inspect", "--json"]).arg(&file).output();
+        let json: Value = serde_json::from_slice(&out.expect("it is there").stdout).expect("JSON");
+        let times = &json["times"];
+        let elapsed = times["elapsed_seconds"].as_f64().expect("a number");
+        assert!((1.5..20.0).contains(&elapsed), "{times}");
+        // The processes go on, and their CPU time in these seconds is known.
+        assert_eq!(times["processes"], times["processes_timed"], "{times}");
+        let line = times["line"].as_str().expect("a line");
+        assert!(line.contains(" CPU-seconds in the kernel; "), "{line}");
+        let all = times["kernel_seconds"].as_f64().unwrap_or(99.0);
+        assert!(all <= 2.0 * elapsed, "{times}");
+        server.does("free");
+    }
+}
+
+#[test]
 fn times_and_numbers_that_make_no_sense() {
     for args in [
         &["--duration", "0", "true"][..],

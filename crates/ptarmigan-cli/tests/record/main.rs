@@ -1,6 +1,7 @@
 //! Records real commands with the built program. A test that cannot record on this machine says so
 //! and passes.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod alike;
 mod attach;
 mod attach_odd;
 mod callers;

@@ -1,5 +1,5 @@
 //! The account as one line.
-use super::{Account, Family, Times};
+use super::{Account, Call, Family, Times};
 use crate::terminal::words::{count, several};
 
 impl Account {
@@ -11,7 +11,7 @@ impl Account {
         }
         let total = self.total();
         let mut parts = vec![seconds(self.elapsed)];
-        if total.ended > 0 {
+        if total.is_measured() {
             parts.push(format!(
                 "{} of {} CPU-seconds in the kernel",
                 number(total.kernel as f64 / 1e6),
@@ -21,6 +21,9 @@ impl Account {
         let costs = costs(&total, self.elapsed);
         if !costs.is_empty() {
             parts.push(costs.join(", "));
+        }
+        if self.running() > 0 {
+            parts.extend(longest(&total));
         }
         Some(parts.join("; "))
     }
@@ -35,7 +38,7 @@ impl Account {
         let unknown = total.processes.saturating_sub(total.ended);
         if unknown > 0 {
             remarks.push(format!(
-                "The CPU time of {} is not known: ended by a signal, or attached to without stops, or not ended.",
+                "The CPU time of {} is not known: ended by a signal, or started by a process that was attached to without stops, or not ended.",
                 several(unknown, "process")
             ));
         }
@@ -52,27 +55,64 @@ impl Account {
     }
 }
 
+/// Nanoseconds from which on a wait in a call is told.
+const LONG: u64 = 10_000_000;
+
+/// Returns the longest call by the clock, if it waited for most of a long time. Of a server that is
+/// attached to, nobody sees by a sum of CPU times that a task stood still. Nobody waits for exits.
+fn longest(total: &Times) -> Option<String> {
+    let made = total.dearest().into_iter().filter(|(call, _)| *call != Call::Exit);
+    let (call, time) = made.max_by_key(|(_, time)| time.longest_by_clock)?;
+    let long = time.longest_by_clock;
+    let waited = long >= LONG && long / 2 >= time.longest;
+    waited.then(|| format!("longest call by the clock: {}, {}", call.name(), seconds_of(long as f64 / 1e9)))
+}
+
 /// Returns the calls and faults that took at least a hundredth of the CPU time or, if that is not
-/// known, of the elapsed time.
+/// known, of the elapsed time. If there are none, the dearest calls.
 fn costs(total: &Times, elapsed: u64) -> Vec<String> {
-    let all = if total.ended > 0 { total.cpu() } else { elapsed };
+    let all = if total.is_measured() { total.cpu() } else { elapsed };
     let enough = all as f64 / 1e6 / 100.0;
     let mut costs = Vec::new();
     for family in Family::ALL {
         let time = total.family(family);
         if time.calls > 0 && time.seconds() >= enough {
-            let took = if costs.is_empty() { "took " } else { "" };
-            let calls = counted(time.calls, family);
-            costs.push(format!("{calls} {took}{}", seconds_of(time.seconds())));
+            costs.push(cost(total, family, costs.is_empty()));
         }
     }
-    if let Some(micros) = total.faults_about().filter(|micros| *micros as f64 / 1e6 >= enough) {
+    let measured = total.faults_about().filter(|_| total.is_measured());
+    if let Some(micros) = measured.filter(|micros| *micros as f64 / 1e6 >= enough) {
         let other = if micros > total.faults * DEAREST { " and other calls" } else { "" };
         let faults = count(rounded(total.faults));
         let ending = if total.faults == 1 { "" } else { "s" };
         costs.push(format!("{faults} fault{ending}{other} about {}", seconds(micros)));
     }
+    if costs.is_empty() {
+        let dearest = Family::ALL.into_iter().max_by_key(|family| total.family(*family).nanos);
+        let made = dearest.filter(|family| total.family(*family).nanos > 0);
+        costs.extend(made.map(|family| cost(total, family, true)));
+    }
     costs
+}
+
+/// Returns the calls of a family with their time. Of several kinds of calls the dearest is named.
+fn cost(total: &Times, family: Family, first: bool) -> String {
+    let took = if first { "took " } else { "" };
+    let time = total.family(family);
+    let said = |calls: String, nanos: u64| format!("{calls} {took}{}", seconds_of(nanos as f64 / 1e9));
+    let mut made = total.dearest();
+    made.retain(|(call, _)| Family::of(*call) == family);
+    match made[..] {
+        [(call, one)] if family == Family::Mappings => {
+            said(format!("{} {}", count(one.calls), call.name()), one.nanos)
+        }
+        [(call, one), _, ..] => {
+            let of_it = format!("{} {}", count(one.calls), call.name());
+            let dearest = seconds_of(one.seconds());
+            format!("{} ({of_it} {dearest})", said(counted(time.calls, family), time.nanos))
+        }
+        _ => said(counted(time.calls, family), time.nanos),
+    }
 }
 
 /// Microseconds above which a fault cannot be all that the kernel did.

@@ -10,6 +10,7 @@ mod line;
 mod sums;
 
 pub use line::seconds_of;
+pub use ptarmigan_trace::Call;
 pub use sums::{CallTime, Family, Times};
 
 use ptarmigan_trace::{CloneKind, Event, Kind, Note, Opening, Openings};

@@ -12,6 +12,10 @@ pub struct CallTime {
     pub nanos: u64,
     /// Nanoseconds in which they did not run.
     pub away: u64,
+    /// Nanoseconds in which the longest of them ran.
+    pub longest: u64,
+    /// Nanoseconds from start to end of the longest of them by the clock.
+    pub longest_by_clock: u64,
 }
 
 /// Calls that are told together.
@@ -68,7 +72,7 @@ pub struct Times {
     /// Processes that were made: the children of a program's processes.
     pub processes: u64,
     /// Processes whose CPU time is known: all but those that a signal has ended, in recordings with
-    /// tracepoints, and those that go on.
+    /// tracepoints, and those that go on after a command's recording.
     pub ended: u64,
     /// CPU time in user mode, in microseconds.
     pub user: u64,
@@ -94,9 +98,8 @@ const ENOUGH: u64 = 400_000;
 impl Times {
     pub(super) fn took(&mut self, call: Call, nanos: u64, away: u64) {
         let time = &mut self.calls[call as usize];
-        time.calls += 1;
-        time.nanos += nanos;
-        time.away += away;
+        let longest_by_clock = nanos.saturating_add(away);
+        *time = time.plus(CallTime { calls: 1, nanos, away, longest: nanos, longest_by_clock });
     }
 
     /// Returns the sum of two accounts.
@@ -127,6 +130,26 @@ impl Times {
         Call::ALL.iter().filter(of).fold(CallTime::default(), |sum, call| sum.plus(self.call(*call)))
     }
 
+    /// Returns the calls that were made, the dearest by CPU time first.
+    pub fn dearest(&self) -> Vec<(Call, CallTime)> {
+        let all = Call::ALL.into_iter().map(|call| (call, self.call(call)));
+        let mut made: Vec<_> = all.filter(|(_, time)| time.calls > 0).collect();
+        made.sort_by_key(|(_, time)| std::cmp::Reverse(time.nanos));
+        made
+    }
+
+    /// Returns the nanoseconds in which calls ran, without vforks: these are the child's time.
+    fn in_calls(&self) -> u64 {
+        let timed = Call::ALL.iter().filter(|call| **call != Call::Vfork);
+        timed.map(|call| self.call(*call).nanos).sum()
+    }
+
+    /// Returns whether the CPU time is known of most processes, those that made the calls among
+    /// them. Otherwise shares of it say nothing of the recording.
+    pub fn is_measured(&self) -> bool {
+        2 * self.ended > self.processes && self.kernel >= self.in_calls() / 1000
+    }
+
     /// Returns the CPU time, in microseconds.
     pub fn cpu(&self) -> u64 {
         self.user + self.kernel
@@ -135,17 +158,25 @@ impl Times {
     /// Returns about how many microseconds page faults took: the time in the kernel less that of
     /// the timed calls. Other system calls are in it. `None` with less than 0.4 s of CPU time.
     pub fn faults_about(&self) -> Option<u64> {
-        // The wait of a vfork is the child's time.
-        let timed = Call::ALL.iter().filter(|call| **call != Call::Vfork);
-        let nanos: u64 = timed.map(|call| self.call(*call).nanos).sum();
+        let nanos = self.in_calls();
         (self.cpu() >= ENOUGH && self.faults > 0).then(|| self.kernel.saturating_sub(nanos / 1000))
     }
 }
 
 impl CallTime {
     fn plus(self, other: Self) -> Self {
-        let Self { calls, nanos, away } = self;
-        Self { calls: calls + other.calls, nanos: nanos + other.nanos, away: away + other.away }
+        Self {
+            calls: self.calls + other.calls,
+            nanos: self.nanos.saturating_add(other.nanos),
+            away: self.away.saturating_add(other.away),
+            longest: self.longest.max(other.longest),
+            longest_by_clock: self.longest_by_clock.max(other.longest_by_clock),
+        }
+    }
+
+    /// Returns the nanoseconds from start to end, which they ran or did not.
+    pub fn by_clock(&self) -> u64 {
+        self.nanos.saturating_add(self.away)
     }
 
     /// Returns the time in which the calls ran, in seconds.
@@ -156,10 +187,14 @@ impl CallTime {
 
 impl Serialize for CallTime {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(3))?;
+        let seconds = |nanos: u64| nanos as f64 / 1e9;
+        let mut map = to.serialize_map(Some(6))?;
         map.serialize_entry("calls", &self.calls)?;
         map.serialize_entry("seconds", &self.seconds())?;
-        map.serialize_entry("away_seconds", &(self.away as f64 / 1e9))?;
+        map.serialize_entry("away_seconds", &seconds(self.away))?;
+        map.serialize_entry("clock_seconds", &seconds(self.by_clock()))?;
+        map.serialize_entry("longest_seconds", &seconds(self.longest))?;
+        map.serialize_entry("longest_clock_seconds", &seconds(self.longest_by_clock))?;
         map.end()
     }
 }

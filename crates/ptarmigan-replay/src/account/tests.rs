@@ -57,7 +57,16 @@ fn times_belong_to_the_program_that_the_task_ran() {
     assert_eq!(names, [Some("server"), Some("helper")]);
     let [server, helper] = [&programs[0].times, &programs[1].times];
     assert_eq!((server.faults, helper.faults), (2, 1));
-    assert_eq!(server.call(Call::Fork), CallTime { calls: 1, nanos: 300_000_000, away: 1000 });
+    assert_eq!(
+        server.call(Call::Fork),
+        CallTime {
+            calls: 1,
+            nanos: 300_000_000,
+            away: 1000,
+            longest: 300_000_000,
+            longest_by_clock: 300_001_000,
+        }
+    );
     assert_eq!((server.processes, helper.processes), (1, 0), "a thread is no process");
     assert_eq!(helper.family(Family::Mappings).nanos, 12_000_000);
     assert_eq!((helper.user, helper.kernel, helper.minor), (100_000, 200_000, 9));
@@ -70,7 +79,7 @@ fn times_belong_to_the_program_that_the_task_ran() {
         account.line().as_deref(),
         Some(
             "4.1 s; 0.64 of 0.94 CPU-seconds in the kernel; 1 fork took 0.30 s, 1 exec 20 ms, 1 exit 40 ms, \
-             2 calls on mappings 12 ms, 3 faults and other calls about 0.27 s"
+             2 calls on mappings 12 ms (1 mmap 7.0 ms), 3 faults and other calls about 0.27 s"
         )
     );
     assert!(account.remarks().is_empty());
@@ -95,9 +104,42 @@ fn the_stops_of_the_recorder_are_taken_off() {
     events.push((0, Kind::Note(Note::StopCost { nanos: 1_000_000 })));
     events.extend([took(0, Call::Munmap, 3), took(0, Call::Munmap, 0)]);
     let account = account(&events);
-    assert_eq!(account.total().call(Call::Munmap), CallTime { calls: 2, nanos: 2_000_000, away: 2000 });
-    assert_eq!(account.line().as_deref(), Some("4.1 s"));
+    assert_eq!(
+        account.total().call(Call::Munmap),
+        CallTime { calls: 2, nanos: 2_000_000, away: 2000, longest: 2_000_000, longest_by_clock: 2_001_000 }
+    );
+    assert_eq!(account.line().as_deref(), Some("4.1 s; 2 munmap took 2.0 ms"));
     assert!(account.remarks().iter().any(|remark| remark.contains("about 1.0 ms for the stops")));
+}
+
+#[test]
+fn the_line_has_no_share_of_a_cpu_time_that_is_that_of_the_fewest() {
+    // Two processes that go on, and one that has ended.
+    let mut events = exec(0, "server").to_vec();
+    events.extend([clone(0, 1, CloneKind::Fork), clone(0, 2, CloneKind::Fork)]);
+    events.extend([took(0, Call::Mprotect, 900), took(2, Call::Munmap, 5), used(2, 0, 6_000)]);
+    let one = account(&events);
+    assert!(!one.total().is_measured());
+    let expected = "4.1 s; 2 calls on mappings took 0.91 s (1 mprotect 0.90 s)";
+    assert_eq!(one.line().as_deref(), Some(expected));
+    // Two of three, but the third made the calls.
+    events.push(used(1, 0, 6_000));
+    assert_eq!(account(&events).line().as_deref(), Some(expected));
+    events.push(used(0, 0, 1_000_000));
+    let line = account(&events).line().unwrap_or_default();
+    assert!(line.starts_with("4.1 s; 1.0 of 1.0 CPU-seconds in the kernel; 2 calls on mappings"), "{line}");
+}
+
+#[test]
+fn a_call_that_waits_in_a_server_is_told_by_the_clock() {
+    let opening = [Kind::Exec { stack_end: 9, arg_pages: 0 }, Kind::StackLimit { pages: 2048 }];
+    let mut events = opening.map(|kind| (0, kind)).to_vec();
+    let fork = Note::Took { call: Call::Fork, nanos: 5_148_217, away: 44_498_855 };
+    events.extend([(0, Kind::Note(fork)), took(0, Call::Munmap, 1)]);
+    let line = account(&events).line();
+    assert_eq!(line.as_deref(), Some("4.1 s; 1 fork took 5.1 ms; longest call by the clock: fork, 50 ms"));
+    events.splice(0..2, exec(0, "redis"));
+    assert_eq!(account(&events).line().as_deref(), Some("4.1 s; 1 fork took 5.1 ms"), "a command");
 }
 
 #[test]

@@ -136,6 +136,12 @@ impl ObservedTrace {
         causes::space_of(self.ops(), op)
     }
 
+    /// Returns the step of the trace that an operation carries out. `None` for one before the first
+    /// step or after the last.
+    pub fn step(&self, op: u32) -> Option<u32> {
+        self.origins().get(op as usize).copied()
+    }
+
     /// Returns where an operation is on the axis.
     pub fn at(&self, op: u32) -> u64 {
         match self.origins().get(op as usize) {

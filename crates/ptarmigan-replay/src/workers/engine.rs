@@ -179,7 +179,8 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         let on = self.m.on(&pin)?;
         let (cpu, va) = (slot.cpu(), VirtAddr(page << PAGE));
         let write = flags.0 & FaultFlags::WRITE != 0
-            || self.trace.access_unknown && is_written(space.edit(on, |edit| edit.area(va))?);
+            || flags.may_write(self.trace.access_unknown)
+                && is_written(space.edit(on, |edit| edit.area(va))?);
         let access = access(write, flags);
         if flags.0 & FaultFlags::REFUSED != 0
             && space.edit(on, |edit| edit.area(va))?.is_some_and(|area| allows(&area, access))

@@ -215,12 +215,12 @@ impl HugeRegions {
         if self.left_out.contains(&(seen.space, region)) {
             let anonymous =
                 seen.look.area(page << PAGE).is_some_and(|area| !area.flags.has(AreaFlags::BACKED));
-            let write = self.access_unknown || flags.0 & FaultFlags::WRITE != 0;
+            let write = flags.may_write(self.access_unknown);
             let present = seen.look.pages(addresses(page, 1)) > 0;
             self.work.fault(seen.space, present, anonymous, write);
             return;
         }
-        let write = self.access_unknown || flags.0 & FaultFlags::WRITE != 0;
+        let write = flags.may_write(self.access_unknown);
         let area = seen.look.area(page << PAGE);
         let anonymous = area.is_some_and(|area| !area.flags.has(AreaFlags::BACKED));
         let present = seen.look.pages(addresses(page, 1)) > 0;

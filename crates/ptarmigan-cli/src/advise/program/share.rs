@@ -139,7 +139,7 @@ impl Pages {
         match (step.what, kind) {
             (PackedKind::Fault { page, flags }, _) => {
                 self.touched.insert((space, page));
-                if self.access_unknown || flags.0 & FaultFlags::WRITE == 0 {
+                if self.access_unknown || !flags.may_write(false) {
                     return true;
                 }
                 let new = self.written.entry(space).or_default().insert(page);

@@ -39,7 +39,7 @@ pub(super) fn finish(
     if let Some(mappings) = mappings {
         finished.streams.extend(mappings.finish(&spill)?);
     }
-    let NotesRead { events, execs, largest, failed } = notes.read().context(SPILL)?;
+    let NotesRead { events, execs, reads, largest, failed } = notes.read().context(SPILL)?;
     finished.streams.push(Stream { events: Box::new(events), cut: failed.is_some() });
     finished.failed = finished.failed.or(failed);
     let Ending { first, name, shown, missed, early } = ending;
@@ -56,6 +56,6 @@ pub(super) fn finish(
     let mut header = Header::new(&name, cpus, method);
     (header.unseen, header.huge) = (unseen, proc::huge_pages());
     let deliveries =
-        Deliveries { first, finished, execs, names: args.names, symbols: args.symbols, shown, cut };
+        Deliveries { first, finished, execs, reads, names: args.names, symbols: args.symbols, shown, cut };
     write(target, args.level, &header, &spill, deliveries)
 }

@@ -215,6 +215,8 @@ pub(crate) enum RawKind {
     },
     /// The reading has ended.
     ReadDone(Box<SpaceState>),
+    /// All processes that ran before the recording have been read: its time begins.
+    Begun,
 }
 
 /// One raw event.
@@ -293,6 +295,7 @@ impl Raw {
                 w.push(31);
                 w.extend(state.encode());
             }
+            RawKind::Begun => w.push(33),
         }
         w[0] = w.len() as u64 - 1;
         w
@@ -356,6 +359,7 @@ impl Raw {
             (29, [tables]) => RawKind::LastTables { tables: *tables as u32 },
             (30, threads) => RawKind::ReadStart { threads: threads.iter().map(|pid| *pid as i32).collect() },
             (31, state) => RawKind::ReadDone(Box::new(SpaceState::decode(state)?)),
+            (33, []) => RawKind::Begun,
             _ => return None,
         };
         Some(Self { time: *time, cpu: *cpu as u16, pid: *pid as i32, what })
@@ -461,6 +465,7 @@ mod tests {
             RawKind::Tables { tables: 17, exit: true },
             RawKind::LastTables { tables: 18 },
             RawKind::ReadStart { threads: vec![4_000_000, 1] },
+            RawKind::Begun,
             RawKind::ReadDone(Box::new(SpaceState { parent: 3, tables: 9, ..SpaceState::default() })),
         ];
         for what in all {

@@ -5,9 +5,11 @@ use super::sources::spill::Spill;
 use super::stops::tracer::Surroundings;
 use indicatif::ProgressBar;
 use ptarmigan_replay::Failure;
+use ptarmigan_replay::terminal::words::count;
 use ptarmigan_replay::terminal::{bar, print};
 use ptarmigan_trace::{Method, Unseen};
 use std::io::IsTerminal;
+use std::time::Duration;
 
 /// A recording in progress.
 pub(super) struct Recording {
@@ -15,6 +17,8 @@ pub(super) struct Recording {
     pub(super) unseen: Unseen,
     pub(super) cpus: u16,
     progress: Option<ProgressBar>,
+    /// Its length, if it is given.
+    duration: Option<Duration>,
     /// Its events, until it is abandoned.
     pub(super) kept: Option<(Source, Spill)>,
     /// Its mappings, beside events that come from tracepoints.
@@ -29,7 +33,27 @@ impl Recording {
         // The command may write to the terminal, too.
         let shows = !std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         let (progress, kept) = (shows.then(bar::spinner), Some((source, spill)));
-        Self { method, unseen, cpus, progress, kept, mappings: None }
+        Self { method, unseen, cpus, progress, duration: None, kept, mappings: None }
+    }
+
+    /// The recording attaches to processes, which have their own terminals, and ends after a time
+    /// if one is given.
+    pub(super) fn attached(mut self, duration: Option<Duration>) -> Self {
+        self.duration = duration;
+        if self.progress.is_none() && std::io::stderr().is_terminal() {
+            self.progress = Some(bar::spinner());
+        }
+        self
+    }
+
+    /// Shows that the first state of processes is read, of which `done` have been.
+    pub(super) fn reading(&self, done: usize, all: usize) {
+        if done == 0 {
+            print::error(&format!("reading {}", processes(all)));
+        }
+        if let Some(progress) = &self.progress {
+            progress.set_message(format!("reading {} … {done}", processes(all)));
+        }
     }
 
     /// Records mappings beside tracepoints, and samples of callers if they are wanted. Without them
@@ -48,19 +72,25 @@ impl Recording {
         if let Some(progress) = self.progress.take() {
             progress.finish_and_clear();
         }
-        let Self { method, unseen, cpus, .. } = *self;
+        let Self { method, unseen, cpus, duration, .. } = *self;
         let (kept, mappings) = (self.kept.take(), self.mappings.take());
-        Self { method, unseen, cpus, progress: None, kept, mappings }
+        Self { method, unseen, cpus, progress: None, duration, kept, mappings }
     }
+}
+
+fn processes(n: usize) -> String {
+    if n == 1 { "1 process".to_owned() } else { format!("{} processes", count(n as u64)) }
 }
 
 impl Surroundings for Recording {
     fn begun(&mut self) {
         let (method, unseen) = (self.method.name(), self.unseen.names());
+        let long = self.duration.map(|time| format!(" for {} s", time.as_secs_f64())).unwrap_or_default();
         if unseen.is_empty() {
-            print::error(&format!("recording with {method}"));
+            print::error(&format!("recording with {method}{long}"));
         } else {
-            print::error(&format!("recording with {method}, which does not record {}", unseen.join(", ")));
+            let unseen = unseen.join(", ");
+            print::error(&format!("recording with {method}{long}; it does not record {unseen}"));
         }
     }
 

@@ -2,7 +2,7 @@
 use super::builder::{CallersFound, Seen, TraceBuilder};
 use super::callers::{Callers, Files};
 use super::sources::merge::{Finished, Merge};
-use super::sources::spill::{NotedExecs, Spill};
+use super::sources::spill::{NotedExecs, NotedReads, Spill};
 use super::target::Target;
 use ptarmigan_replay::terminal::words::{several, several_were};
 use ptarmigan_replay::terminal::{bar, print};
@@ -25,6 +25,7 @@ pub(super) struct Deliveries {
     pub(super) first: First,
     pub(super) finished: Finished,
     pub(super) execs: NotedExecs,
+    pub(super) reads: NotedReads,
     /// Whether the names of mapped files are written.
     pub(super) names: bool,
     /// Whether callers are found for the samples.
@@ -47,6 +48,7 @@ pub(super) fn write(
         first,
         finished: Finished { streams, lost, failed },
         mut execs,
+        reads,
         names,
         symbols,
         shown,
@@ -64,7 +66,7 @@ pub(super) fn write(
     };
     let files = Files::new();
     let callers = symbols.then(|| Callers::new(&files));
-    let mut model = model.with_names(names).with_callers(callers);
+    let mut model = model.with_names(names).with_callers(callers).with_reads(reads);
     for (n, raw) in Merge::new(streams, spill.room.ended()).enumerate() {
         if n % (1 << 16) == 0 {
             progress.set_message(format!("writing: {n} events"));
@@ -72,6 +74,8 @@ pub(super) fn write(
         model.feed(raw).context(&problem)?;
     }
     progress.finish_and_clear();
+    let strange = spill.strange.count();
+    let lost = lost + strange;
     if !model.started() {
         let why = failed.map(|e| format!(": {e}")).unwrap_or_default();
         return Err(Failure::new(format!("nothing of {shown} was recorded; {lost} events were lost{why}")));
@@ -82,6 +86,12 @@ pub(super) fn write(
     let file = target.install(&partial, header.name())?;
     let bytes = fs::metadata(&file).map(|m| m.len()).unwrap_or(0);
     print::error(&format!("{}: {}", file.display(), written(&summary, &seen.openings, bytes)));
+    if strange > 0 {
+        print::error(&format!(
+            "{} of the kernel not of the known length or kind; each is counted as lost",
+            several_were(strange, "record")
+        ));
+    }
     gaps(&seen);
     if symbols {
         unknown_callers(&callers);

@@ -43,8 +43,8 @@ pub(in crate::report) struct FullnessClass {
 pub(in crate::report) struct Lifetimes {
     /// By powers of two.
     pub bins: Vec<LifetimeBin>,
-    /// Medians: of leaf tables, of the others.
-    pub median: [u64; 2],
+    /// Medians: of leaf tables, of the others. `None` if more than half of these lives are cut off.
+    pub median: [Option<u64>; 2],
     /// Tables that were there before the recording, or were left at its end. Their lives are longer
     /// than they look.
     pub cut: u64,
@@ -144,16 +144,24 @@ impl Fullness {
 impl Lifetimes {
     fn new(observed: &ObservedTrace, seen: &Observation) -> Self {
         let mut lives: [Vec<u64>; 2] = Default::default();
-        let mut cut = 0;
+        let mut cut = [0; 2];
+        // Processes that ran already had their tables before.
+        let openings = observed.trace().opening_steps();
         for life in &seen.lives {
             let (made, taken) = (op(seen, life.made), op(seen, life.taken));
             let (came, went) = causes(observed, seen, life);
-            cut += u64::from(came == Cause::Start || went == Cause::End);
+            let opened = observed.step(made).is_some_and(|step| openings.contains_key(&step));
+            let before = came == Cause::Start || opened;
+            cut[usize::from(life.level > 0)] += usize::from(before || went == Cause::End);
             let span = observed.at(taken).saturating_sub(observed.at(made));
             lives[usize::from(life.level > 0)].push(span);
         }
         lives.iter_mut().for_each(|lives| lives.sort_unstable());
-        let median = lives.each_ref().map(|lives| lives.get(lives.len() / 2).copied().unwrap_or(0));
+        let median = [0, 1].map(|which: usize| {
+            let lives = &lives[which];
+            let most = 2 * cut[which] <= lives.len();
+            most.then(|| lives.get(lives.len() / 2).copied().unwrap_or(0))
+        });
         let first = lives.iter().filter_map(|lives| lives.first()).min().map_or(0, |span| bin(*span));
         let last = lives.iter().filter_map(|lives| lives.last()).max().map_or(0, |span| bin(*span));
         let bins = (first..=last).map(|n| {
@@ -161,7 +169,7 @@ impl Lifetimes {
             let (from, to) = if n == 0 { (0, 1) } else { (1 << (n - 1), 1 << n) };
             LifetimeBin { from, to, leaf: in_bin(&lives[0]), upper: in_bin(&lives[1]) }
         });
-        Lifetimes { bins: bins.collect(), median, cut }
+        Lifetimes { bins: bins.collect(), median, cut: (cut[0] + cut[1]) as u64 }
     }
 }
 

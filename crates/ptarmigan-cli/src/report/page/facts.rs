@@ -141,12 +141,15 @@ fn figures(one: &Figures) -> Vec<Fact> {
             part(full.below_64, full.tables),
             Better::Less,
         ),
-        fact(
-            "median life of a leaf table",
-            with_unit(facts, median),
-            Compare::OnAxis(median as f64),
-            Better::Neither,
-        ),
+        Fact {
+            absent: "longer than the recording",
+            ..fact(
+                "median life of a leaf table",
+                median.map(|median| with_unit(facts, median)).unwrap_or_default(),
+                median.map_or(Compare::No, |median| Compare::OnAxis(median as f64)),
+                Better::Neither,
+            )
+        },
         number("TLB flushes in the replay", ours),
         if truth.checked == 0 {
             fact("samples equal to Linux's VmPTE", "none taken".to_owned(), Compare::No, Better::Neither)

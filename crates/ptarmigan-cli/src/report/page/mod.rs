@@ -73,6 +73,7 @@ fn parts(all: &[Figures]) -> (Vec<Part>, Vec<Part>) {
     let mut parts = vec![
         part("where", "where", work::mappings(all)),
         part("functions", "by function", work::functions(all)),
+        part("calls", "calls", times::by_call(all)),
         part("live", "table pages alive", live::levels(all)),
         part("programs", "by program", live::programs(all)),
         part("fullness", "how full", tables::fullness(all)),

@@ -62,8 +62,18 @@ pub(super) fn fullness(all: &[Figures]) -> String {
 
 /// How long tables lived.
 pub(super) fn lifetimes(all: &[Figures]) -> String {
-    let median = |one: &Figures, n: usize| with_unit(&one.facts, one.tables.lifetimes.median[n]);
-    let heading = format!("Half of the leaf tables live less than {}", said(all, |one| median(one, 0)));
+    let median = |one: &Figures, n: usize| {
+        let known = one.tables.lifetimes.median[n];
+        known.map_or("longer than the recording".to_owned(), |median| with_unit(&one.facts, median))
+    };
+    let cut_off = |one: &Figures| one.tables.lifetimes.median[0].is_none();
+    let heading = if all.iter().all(cut_off) {
+        "Most leaf tables live longer than the recording".to_owned()
+    } else if all.iter().any(cut_off) {
+        format!("Half of the leaf tables live: {}", said(all, |one| median(one, 0)))
+    } else {
+        format!("Half of the leaf tables live less than {}", said(all, |one| median(one, 0)))
+    };
     let caption = format!(
         "Table pages by the length of their lives, in bins of powers of two. The median of tables above the leaves \
          is {}.",
@@ -81,10 +91,10 @@ pub(super) fn lifetimes(all: &[Figures]) -> String {
             .iter()
             .map(|bin| (on_axis(bin.from, is_time), [bin.leaf as f64, bin.upper as f64]))
             .collect();
-        let mark =
-            lifetimes.bins.iter().position(|bin| (bin.from..bin.to).contains(&lifetimes.median[0])).map(
-                |column| (column, format!("median of leaves: {}", on_axis(lifetimes.median[0], is_time))),
-            );
+        let mark = lifetimes.median[0].and_then(|median| {
+            let column = lifetimes.bins.iter().position(|bin| (bin.from..bin.to).contains(&median))?;
+            Some((column, format!("median of leaves: {}", on_axis(median, is_time))))
+        });
         let what = if is_time { "length of life" } else { "length of life, in events" };
         let key = [("f0", "leaf tables"), ("f1", "tables above")];
         Columns { columns: &columns, key, y_end: end, what, mark }

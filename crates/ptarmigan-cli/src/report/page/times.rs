@@ -1,9 +1,10 @@
 //! Writes what the recorded program's calls and faults took.
 use super::fact::{Better, Compare, Fact};
+use super::html::{Table, note, panels, said, section};
 use crate::report::collect::Figures;
 use crate::report::draw::escape;
 use crate::report::words::count;
-use ptarmigan_replay::account::{Family, Times, TimesReport, seconds_of};
+use ptarmigan_replay::account::{Call, CallTime, Family, Times, TimesReport, seconds_of};
 
 /// Returns the line that sums up the times, with its remarks. Empty if the recording has no times.
 pub(super) fn lead(one: &Figures, line: Option<&str>) -> String {
@@ -42,7 +43,48 @@ pub(super) fn rows(one: &Figures) -> Vec<Fact> {
 
 fn cpu(times: &Times, micros: u64) -> Option<(String, f64)> {
     let seconds = micros as f64 / 1e6;
-    (times.ended > 0).then(|| (seconds_of(seconds), seconds))
+    times.is_measured().then(|| (seconds_of(seconds), seconds))
+}
+
+/// Returns the part about calls by kind; empty if no trace has times.
+pub(super) fn by_call(all: &[Figures]) -> String {
+    let made = |one: &Figures| -> Vec<(Call, CallTime)> {
+        one.times.as_ref().map(|report| report.all.dearest()).unwrap_or_default()
+    };
+    if all.iter().all(|one| made(one).is_empty()) {
+        return String::new();
+    }
+    let first = |one: &Figures| match made(one).first() {
+        Some((call, time)) => format!("{} {} in {}", count(time.calls), call.name(), of(time.nanos)),
+        None => "not recorded".to_owned(),
+    };
+    let heading = format!("Calls: {}", said(all, first));
+    let caption = "The calls that change address spaces, by kind, the dearest first: the sum of their times and the \
+                   longest of them. The CPU time is that in which they ran; by the clock the waits are in it, too.";
+    let content = panels(all, |one| {
+        let made = made(one);
+        if made.is_empty() {
+            return note("This recording has no times of calls.");
+        }
+        let headings = ["call", "calls", "CPU time", "longest", "by the clock", "longest by the clock"];
+        let mut table = Table::new("wrap", &headings);
+        for (call, time) in made {
+            table.row([
+                call.name().to_owned(),
+                count(time.calls),
+                of(time.nanos),
+                of(time.longest),
+                of(time.by_clock()),
+                of(time.longest_by_clock),
+            ]);
+        }
+        table.finish()
+    });
+    section(all, "calls", &heading, caption, &content)
+}
+
+fn of(nanos: u64) -> String {
+    seconds_of(nanos as f64 / 1e9)
 }
 
 fn calls(times: &Times, family: Family) -> Option<(String, f64)> {

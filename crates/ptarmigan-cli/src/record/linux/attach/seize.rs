@@ -2,6 +2,7 @@
 use super::tree;
 use crate::record::linux::allowed;
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
+use crate::record::linux::recording::Recording;
 use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::state;
 use crate::record::linux::stops::calls::Looked;
@@ -84,9 +85,10 @@ impl Seized {
     }
 
     /// Notes the state of all processes.
-    pub(crate) fn read(&self, notes: &mut Notes) {
+    pub(crate) fn read(&self, notes: &mut Notes, recording: &Recording) {
         let there: HashSet<i32> = self.tasks().into_iter().collect();
-        for &process in &self.processes {
+        for (n, &process) in self.processes.iter().enumerate() {
+            recording.reading(n, self.processes.len());
             let mut threads = proc::threads(process);
             threads.retain(|pid| there.contains(pid));
             let Some(reading) = state::read(process).filter(|_| !threads.is_empty()) else { continue };
@@ -98,6 +100,7 @@ impl Seized {
                 note(RawKind::Counters(counters));
             }
         }
+        notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid: 0, what: RawKind::Begun });
     }
 
     /// Lets all tasks go on, after an error.
@@ -110,5 +113,8 @@ impl Seized {
 pub(crate) fn last_look(process: i32) -> Looked {
     let counts = proc::threads(process).into_iter().find_map(|pid| Some((pid, proc::counts(pid)?)));
     let Some((pid, counts)) = counts else { return Vec::new() };
-    vec![(pid, RawKind::Present(pagemap::present(pid))), (pid, RawKind::LastTables { tables: counts.tables })]
+    let used = Counters::read(process, When::GoingOn).map(|read| (process, RawKind::Counters(read)));
+    let present = RawKind::Present(pagemap::present(pid));
+    let tables = RawKind::LastTables { tables: counts.tables };
+    used.into_iter().chain([(pid, present), (pid, tables)]).collect()
 }

@@ -14,6 +14,7 @@ use crate::record::linux::stops::tracer::Tracer;
 use crate::record::linux::system::{pagemap, signals};
 use crate::record::linux::target::Target;
 use crate::record::linux::write::First;
+use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::{Context, Failure};
 use ptarmigan_trace::{Method, Unseen};
 use std::process::ExitCode;
@@ -21,6 +22,10 @@ use std::time::Instant;
 
 /// Events of programs that start without a stop.
 const WITHOUT_STOPS: u16 = Unseen::EXEC_AREAS | Unseen::ARG_PAGES | Unseen::TRUTH;
+
+/// The price of attaching without tracepoints, which is said before it is paid.
+const STOPS: &str = "the processes stop at each system call: while they are recorded, expect a fraction of \
+                     their speed (see docs/recording.md#cost); --method tracefs, as root, does not stop them";
 
 /// Checks that a recording can attach, before it begins.
 ///
@@ -39,17 +44,16 @@ pub(crate) fn record(args: &RecordArgs, target: &Target, method: Method) -> Resu
     let spill = Spill::new(&target.beside()).context(target.problem())?;
     let notes = Notes::new(&spill).context(SPILL)?;
     let name = args.pid.first().and_then(|&pid| tree::name(pid)).unwrap_or_else(|| "trace".to_owned());
-    let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
     let (recording, notes, all_ended, missed) = match method {
-        Method::Tracefs => by_tracepoints(args, spill, notes, until)?,
-        _ => by_stops(args, spill, notes, until)?,
+        Method::Tracefs => by_tracepoints(args, spill, notes)?,
+        _ => by_stops(args, spill, notes)?,
     };
     // Nobody waits for the recording.
     let Some(notes) = notes else { return Ok(ExitCode::FAILURE) };
-    let early = match (all_ended, until.is_some_and(|until| Instant::now() >= until)) {
+    let early = match (all_ended, args.duration.filter(|_| signals::count() == 0)) {
         (true, _) => None,
-        (false, true) => args.duration.map(|time| format!("after {} s", time.as_secs_f64())),
-        (false, false) => Some("a signal asked for it".to_owned()),
+        (false, Some(time)) => Some(format!("after {} s", time.as_secs_f64())),
+        (false, None) => Some("a signal asked for it".to_owned()),
     };
     let numbers: Vec<String> = args.pid.iter().map(i32::to_string).collect();
     let shown = format!("process {}", numbers.join(", "));
@@ -61,32 +65,25 @@ pub(crate) fn record(args: &RecordArgs, target: &Target, method: Method) -> Resu
 /// The recording, its events unless it was abandoned, and whether all processes have ended.
 type Followed = (Recording, Option<Notes>, bool, Missed);
 
-fn by_tracepoints(
-    args: &RecordArgs,
-    spill: Spill,
-    mut notes: Notes,
-    until: Option<Instant>,
-) -> Result<Followed, Failure> {
+fn by_tracepoints(args: &RecordArgs, spill: Spill, mut notes: Notes) -> Result<Followed, Failure> {
     signals::hold();
     let instance = Instance::new(&spill)?;
     let mut recording = Recording::new(Method::Tracefs, Source::Tracefs(instance), spill, WITHOUT_STOPS)
-        .with_mappings(args.symbols);
-    let (all_ended, missed) = Watch::new(&args.pid, &mut notes, &mut recording).follow(until)?;
+        .with_mappings(args.symbols)
+        .attached(args.duration);
+    let (all_ended, missed) = Watch::new(&args.pid, &mut notes, &mut recording).follow(args.duration)?;
     let recording = recording.take();
     let notes = (!signals::orphaned()).then_some(notes);
     Ok((recording, notes, all_ended, missed))
 }
 
-fn by_stops(
-    args: &RecordArgs,
-    spill: Spill,
-    mut notes: Notes,
-    until: Option<Instant>,
-) -> Result<Followed, Failure> {
+fn by_stops(args: &RecordArgs, spill: Spill, mut notes: Notes) -> Result<Followed, Failure> {
     let seized = seize(&args.pid)?;
+    print::error(STOPS);
     let faults = PerfFaults::start(&seized.tasks(), &spill, args.symbols).inspect_err(|_| seized.free())?;
-    seized.read(&mut notes);
-    let mut recording = Recording::new(Method::Perf, Source::Perf(faults), spill, 0);
+    let mut recording = Recording::new(Method::Perf, Source::Perf(faults), spill, 0).attached(args.duration);
+    seized.read(&mut notes, &recording);
+    let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut tracer = Tracer::attached(notes, seized.stopped, &mut recording).with_callers(args.symbols);
     let ended = tracer.follow(until)?;
     tracer.detach(seize::last_look);

@@ -8,6 +8,7 @@ use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::state;
 use crate::record::linux::stops::supervisor::Missed;
 use crate::record::linux::stops::tracer::Surroundings;
+use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::{pagemap, proc, signals, sys};
 use ptarmigan_replay::Failure;
 use ptarmigan_replay::terminal::print;
@@ -53,6 +54,8 @@ pub(crate) struct Watch<'a> {
     started: HashMap<i32, u32>,
     /// 32-bit programs that were started. They are not read.
     narrow: HashSet<Image>,
+    /// Whether the time of the recording has begun.
+    begun: bool,
 }
 
 impl<'a> Watch<'a> {
@@ -63,13 +66,16 @@ impl<'a> Watch<'a> {
         let execs = Execs::start().inspect_err(say).ok();
         let (seen, groups, started) = (HashMap::new(), HashMap::new(), HashMap::new());
         let narrow = HashSet::new();
-        Self { named, notes, recording, seen, groups, execs, started, narrow }
+        Self { named, notes, recording, seen, groups, execs, started, narrow, begun: false }
     }
 
     /// Records until all processes have ended, a signal arrives, or `until`. Returns whether they
     /// have ended, and the programs that were not recorded.
-    pub(crate) fn follow(mut self, until: Option<Instant>) -> Result<(bool, Missed), Failure> {
+    ///
+    /// The time begins when the processes have been read.
+    pub(crate) fn follow(mut self, duration: Option<Duration>) -> Result<(bool, Missed), Failure> {
         self.watch_all()?;
+        let mut until = None;
         let unblocked = signals::let_through();
         for look in 0_u64.. {
             if signals::orphaned() {
@@ -90,7 +96,8 @@ impl<'a> Watch<'a> {
             };
             self.look(&images, look < 2);
             if look == 0 {
-                self.recording.begun();
+                self.begin(&images);
+                until = duration.and_then(|duration| Instant::now().checked_add(duration));
             }
             self.recording.tick(Some(alive.len()));
             let left = until.map_or(LOOK, |until| until.saturating_duration_since(Instant::now()).min(LOOK));
@@ -101,9 +108,27 @@ impl<'a> Watch<'a> {
         }
         let alive = self.recording.alive();
         for process in self.processes(&alive) {
+            self.count(process, When::GoingOn);
             self.sample(process);
         }
         Ok((alive.is_empty(), self.missed()))
+    }
+
+    /// The first processes have been read. What they used before does not count.
+    fn begin(&mut self, images: &[Image]) {
+        for image in images {
+            self.count(image.process, When::Start);
+        }
+        self.note(0, RawKind::Begun);
+        self.begun = true;
+        self.recording.begun();
+    }
+
+    /// Notes the counters of a process.
+    fn count(&mut self, process: i32, when: When) {
+        if let Some(counters) = Counters::read(process, when) {
+            self.note(process, RawKind::Counters(counters));
+        }
     }
 
     fn missed(&self) -> Missed {
@@ -180,7 +205,10 @@ impl<'a> Watch<'a> {
     fn look(&mut self, images: &[Image], all: bool) {
         let there: HashSet<i32> = images.iter().map(|image| image.process).collect();
         self.seen.retain(|process, _| there.contains(process));
-        for &image in images {
+        for (n, &image) in images.iter().enumerate() {
+            if !self.begun {
+                self.recording.reading(n, images.len());
+            }
             let seen = self.seen.get(&image.process);
             let left = match seen {
                 Some(seen) if seen.image == image => seen.left,
@@ -212,6 +240,10 @@ impl<'a> Watch<'a> {
         match state::read(process) {
             Some(reading) => {
                 self.note(process, RawKind::ReadDone(Box::new(reading.state)));
+                if self.begun {
+                    // Processes that are known already have such counters, or began with none.
+                    self.count(process, When::Start);
+                }
                 reading.steady && forks == self::forks()
             }
             // It has ended.

@@ -46,7 +46,12 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             | RawKind::Begin { .. }
             | RawKind::End { .. }
             | RawKind::Counters(_) => {}
+            RawKind::Begun => self.queue.begin(time),
             _ => self.follow(raw)?,
+        }
+        if !self.queue.has_begun() {
+            // Times are of the recording, without the reading before it.
+            timed.clear();
         }
         for (pid, what) in timed.drain(..) {
             self.follow(Raw { time, cpu, pid, what })?;
@@ -158,7 +163,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     return Ok(());
                 }
                 if address < USER_END {
-                    let flags = FaultFlags((code & 0x1f) as u8);
+                    let mut flags = FaultFlags((code & 0x1f) as u8);
+                    if flags.0 == FaultFlags::USER && self.only_read(pid, raw.time, address >> PAGE_SHIFT) {
+                        flags.0 |= FaultFlags::READ;
+                    }
                     if flags.0 & FaultFlags::REFUSED == 0
                         && let Some(space) = self.space_of(pid)
                     {
@@ -275,9 +283,15 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Counters(_) | RawKind::Used(_) => {}
             RawKind::Tables { tables, exit } => self.sample(pid, tables, exit)?,
             RawKind::LastTables { tables } => self.put(pid, Kind::Truth { tables, at: Sampled::Exit })?,
-            RawKind::ReadStart { .. } | RawKind::ReadDone(_) => {}
+            RawKind::ReadStart { .. } | RawKind::ReadDone(_) | RawKind::Begun => {}
         }
         Ok(())
+    }
+
+    /// Returns whether a fault is known to have read, though its source does not say so.
+    fn only_read(&mut self, pid: i32, time: u64, page: u64) -> bool {
+        let (Some(reads), Some(task)) = (&mut self.reads, self.tasks.get(&pid)) else { return false };
+        reads.knows(task.group, time, page)
     }
 
     /// Records a fault. It stands where its task took the space's lock, if it has to take it.
@@ -345,8 +359,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
-    /// Records a note on a task that has exited.
+    /// Records a note on a task that has exited, or on the times of a process that goes on.
     fn note_exited(&mut self, pid: i32, note: Note) -> Result<(), WriteError> {
+        if matches!(note, Note::Used { .. }) && self.tasks.contains_key(&pid) {
+            return self.put(pid, Kind::Note(note));
+        }
         match self.exited.get(pid) {
             Some(ExitedTask { number, cpu, recorded: true }) if self.started => {
                 self.queue.push(self.now, Event { task: number, cpu, kind: Kind::Note(note) })

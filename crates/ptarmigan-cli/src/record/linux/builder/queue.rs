@@ -17,6 +17,17 @@ const KEPT: usize = 1 << 12;
 /// rows.
 const TICK: u64 = 1_000_000;
 
+/// Where the time of the trace begins.
+#[derive(Clone, Copy)]
+enum Start {
+    /// With the first event.
+    FirstEvent,
+    /// Later: events until then stand at the beginning.
+    Later,
+    /// At this time, in nanoseconds.
+    At(u64),
+}
+
 enum QueuedEvent {
     /// An event, and its time in nanoseconds.
     Known(u64, Event),
@@ -31,8 +42,7 @@ pub(crate) struct Queue<W: Write> {
     /// Number of the first entry.
     first: u64,
     refused: u64,
-    /// The time of the first event.
-    start: Option<u64>,
+    start: Start,
     /// The ticks since then, of the last event.
     ticks: u64,
     openings: Openings,
@@ -48,7 +58,22 @@ pub(super) struct Written {
 impl<W: Write> Queue<W> {
     pub(crate) fn new(writer: Writer<W>) -> Self {
         let (slots, openings) = (VecDeque::new(), Openings::default());
-        Self { writer, slots, first: 0, refused: 0, start: None, ticks: 0, openings }
+        Self { writer, slots, first: 0, refused: 0, start: Start::FirstEvent, ticks: 0, openings }
+    }
+
+    /// The time of the trace begins when [`begin`](Self::begin) says so.
+    pub(super) fn begins_later(&mut self) {
+        self.start = Start::Later;
+    }
+
+    /// The time of the trace begins now.
+    pub(super) fn begin(&mut self, time: u64) {
+        self.start = Start::At(time);
+    }
+
+    /// Returns whether the time of the trace has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self.start, Start::Later)
     }
 
     /// Adds a place in a program to the trace. `None` if it has no room for it.
@@ -121,7 +146,14 @@ impl<W: Write> Queue<W> {
 
     fn write(&mut self, time: u64, e: &Event) -> Result<(), WriteError> {
         // Events that were held back come after later ones.
-        let start = *self.start.get_or_insert(time);
+        let start = match self.start {
+            Start::FirstEvent => {
+                self.start = Start::At(time);
+                time
+            }
+            Start::Later => time,
+            Start::At(start) => start,
+        };
         self.ticks = self.ticks.max(time.saturating_sub(start) / TICK);
         self.writer.time(self.ticks * (TICK / 1000))?;
         match self.writer.event(e) {
@@ -195,6 +227,25 @@ mod tests {
         q.delay(1, 7).expect("memory");
         q.resolve(empty, 7, None).expect("memory");
         assert_eq!(ends(q)[..4], [4, 2, 1, 10]);
+    }
+
+    #[test]
+    fn events_from_before_the_start_stand_at_the_start() {
+        let mut q = queue();
+        q.begins_later();
+        for n in 0..2 * KEPT as u64 {
+            q.push(n * TICK, brk(n)).expect("memory");
+        }
+        q.begin(2 * KEPT as u64 * TICK);
+        q.push((2 * KEPT as u64 + 7) * TICK, brk(1)).expect("memory");
+        let (bytes, _) = q.finish().expect("memory").0.finish(0).expect("memory");
+        let mut reader = Reader::new(&bytes[..]).expect("a header");
+        let mut times = Vec::new();
+        while reader.next().is_some() {
+            times.push(reader.time());
+        }
+        assert_eq!(times.iter().filter(|time| **time == 0).count(), 2 * KEPT);
+        assert_eq!(times.last(), Some(&7_000));
     }
 
     #[test]

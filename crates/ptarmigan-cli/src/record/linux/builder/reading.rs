@@ -34,6 +34,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         builder.spaces.clear();
         builder.timing = Timing::default();
         builder.attached = true;
+        builder.queue.begins_later();
         builder
     }
 

@@ -9,6 +9,7 @@ use super::unread::UnreadProcesses;
 use crate::record::linux::made::Made;
 use crate::record::linux::object::MappedObject;
 use crate::record::linux::raw::{MmCall, Raw};
+use crate::record::linux::sources::spill::NotedReads;
 use ptarmigan_trace::{Event, Kind, OpeningCounts, PlaceId, WriteError, Writer};
 use std::collections::HashMap;
 use std::io::Write;
@@ -129,6 +130,8 @@ pub(crate) struct TraceBuilder<'a, W: Write> {
     pub(super) attached: bool,
     pub(super) unread: UnreadProcesses,
     pub(super) made: ExecLookup<'a>,
+    /// Which faults have only read, if their source does not tell.
+    pub(super) reads: Option<NotedReads>,
     pub(super) describing: Describing<'a>,
     /// The time of the raw event that is being processed.
     pub(super) now: u64,
@@ -154,6 +157,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             attached: false,
             unread: UnreadProcesses::default(),
             made,
+            reads: None,
             describing: Describing::default(),
             now: 0,
             timing: Timing::new(root),
@@ -161,6 +165,12 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             exited: Exited::default(),
             seen: Seen::default(),
         }
+    }
+
+    /// Tells reads apart by looks before forks.
+    pub(crate) fn with_reads(mut self, reads: NotedReads) -> Self {
+        self.reads = Some(reads);
+        self
     }
 
     pub(super) fn push(&mut self, task: u32, cpu: u16, kind: Kind) -> Result<(), WriteError> {

@@ -3,6 +3,7 @@
 //!
 //! They become raw events in a temporary file for each CPU.
 use super::merge::Stream;
+use super::ring::{Record, Strange, StrangeRecords};
 use super::samples::Samplers;
 use super::spill::{self, Room, Spill};
 use crate::record::linux::object::MappedObject;
@@ -28,13 +29,14 @@ pub(crate) struct Described {
     out: BufWriter<File>,
     room: Arc<Room>,
     samplers: Option<Samplers>,
+    strange: StrangeRecords,
 }
 
 impl Described {
     /// Creates the file of a kind for a CPU.
     pub(crate) fn new(spill: &Spill, files: &str, cpu: u16, samplers: Option<Samplers>) -> io::Result<Self> {
         let out = BufWriter::with_capacity(1 << 16, File::create(spill.path(&format!("{files}{cpu}")))?);
-        Ok(Self { out, room: Arc::clone(&spill.room), samplers })
+        Ok(Self { out, room: Arc::clone(&spill.room), samplers, strange: spill.strange.clone() })
     }
 
     /// Begins one look at the ring.
@@ -44,16 +46,28 @@ impl Described {
         }
     }
 
-    /// Writes a record if it is of use.
-    pub(crate) fn write(&mut self, kind: u32, record: &[u8]) -> io::Result<()> {
-        let raw = match (kind, &mut self.samplers) {
-            (b::PERF_RECORD_SAMPLE, Some(samplers)) => samplers.decode(record),
-            _ => mapping(kind, record),
+    /// Writes a record if it is of use. Counts one that is not as it should be, and records that
+    /// were lost.
+    pub(crate) fn write(&mut self, record: Record<'_>, lost: &mut u64) -> io::Result<()> {
+        let raw = match (record, &mut self.samplers) {
+            (Record::Sample(r), Some(samplers)) => samplers.decode(r),
+            (Record::Mapping(r), _) => mapping(r),
+            (Record::OfTask, _) => Ok(None),
+            (Record::Lost(records), _) => {
+                *lost += records;
+                Ok(None)
+            }
+            (Record::Sample(_), None) | (Record::Unknown, _) => Err(Strange),
         };
         match raw {
-            Some(raw) if !self.room.keeps(raw.time) => Ok(()),
-            Some(raw) => self.room.write(&mut self.out, &spill::bytes_of(&raw)),
-            None => Ok(()),
+            Ok(Some(raw)) if self.room.keeps(raw.time) => {
+                self.room.write(&mut self.out, &spill::bytes_of(&raw))
+            }
+            Ok(_) => Ok(()),
+            Err(Strange) => {
+                self.strange.add();
+                Ok(())
+            }
         }
     }
 
@@ -70,11 +84,6 @@ pub(crate) fn read(spill: &Spill, files: &str, cpu: u16) -> Result<Stream<'stati
     Ok(Stream { events: Box::new(events), cut: false })
 }
 
-/// Returns how many records the kernel had no room for, by a record that says so.
-pub(crate) fn lost_in(record: &[u8]) -> u64 {
-    long(record, 16).unwrap_or(0)
-}
-
 fn word(r: &[u8], at: usize) -> Option<u32> {
     r.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
@@ -83,11 +92,16 @@ fn long(r: &[u8], at: usize) -> Option<u64> {
     r.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// Decodes the record of a mapping, of memory with a name.
-fn mapping(kind: u32, r: &[u8]) -> Option<Raw> {
-    if kind != b::PERF_RECORD_MMAP2 || r.len() < MAPPING + TAIL {
-        return None;
+/// Decodes the record of a mapping. `None` if the memory has no name.
+fn mapping(r: &[u8]) -> Result<Option<Raw>, Strange> {
+    if r.len() < MAPPING + TAIL {
+        return Err(Strange);
     }
+    decode_mapping(r).ok_or(Strange).map(|(raw, named)| named.then_some(raw))
+}
+
+/// Decodes the record of a mapping, and tells whether the memory has a name.
+fn decode_mapping(r: &[u8]) -> Option<(Raw, bool)> {
     let tail = r.len() - TAIL;
     let path = r[MAPPING..tail].split(|&b| b == 0).next().unwrap_or_default();
     let (prot, flags) = (word(r, 64)?, word(r, 68)?);
@@ -103,16 +117,10 @@ fn mapping(kind: u32, r: &[u8]) -> Option<Raw> {
         build: if has_build { r[44..64][..usize::from(r[40].min(20))].to_vec() } else { Vec::new() },
         path: String::from_utf8_lossy(path).into_owned(),
     };
-    if object.is_nameless() {
-        return None;
-    }
+    let named = !object.is_nameless();
     let what = RawKind::Mapped(Box::new(object));
-    Some(Raw {
-        time: long(r, tail + 8)?,
-        cpu: word(r, tail + 16)? as u16,
-        pid: word(r, tail + 4)? as i32,
-        what,
-    })
+    let (time, cpu, pid) = (long(r, tail + 8)?, word(r, tail + 16)? as u16, word(r, tail + 4)? as i32);
+    Some((Raw { time, cpu, pid, what }, named))
 }
 
 #[cfg(test)]
@@ -146,24 +154,23 @@ mod tests {
 
     #[test]
     fn records_of_mappings_become_raw_events() {
-        let raw = mapping(b::PERF_RECORD_MMAP2, &record("/lib/libc.so.6", false)).expect("a mapping");
+        let raw = mapping(&record("/lib/libc.so.6", false)).expect("known").expect("a mapping");
         assert_eq!((raw.time, raw.cpu, raw.pid), (1234, 3, 5));
         let RawKind::Mapped(object) = raw.what else { panic!("{raw:?}") };
         assert_eq!((object.start, object.pages, object.offset), (7, 3, 0x2000));
         assert_eq!((object.inode, object.executable, object.shared), (99, true, false));
         assert_eq!((&*object.path, &object.build[..]), ("/lib/libc.so.6", &[][..]));
-        let raw = mapping(b::PERF_RECORD_MMAP2, &record("/x", true)).expect("a mapping");
+        let raw = mapping(&record("/x", true)).expect("known").expect("a mapping");
         let RawKind::Mapped(object) = raw.what else { panic!("{raw:?}") };
         assert_eq!((object.inode, object.build), (0, vec![7; 20]));
     }
 
     #[test]
-    fn other_records_are_left_out() {
-        assert_eq!(mapping(b::PERF_RECORD_MMAP2, &record("//anon", false)), None);
-        assert_eq!(mapping(b::PERF_RECORD_FORK, &record("/x", false)), None);
+    fn memory_without_a_name_is_left_out_and_a_part_of_a_record_is_strange() {
+        assert_eq!(mapping(&record("//anon", false)), Ok(None));
         let whole = record("/x", false);
         for len in 0..MAPPING + TAIL {
-            assert_eq!(mapping(b::PERF_RECORD_MMAP2, &whole[..len.min(whole.len())]), None);
+            assert_eq!(mapping(&whole[..len.min(whole.len())]), Err(Strange));
         }
     }
 }

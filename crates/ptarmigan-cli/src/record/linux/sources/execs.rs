@@ -3,7 +3,7 @@
 //! A perf event on each CPU counts the tracepoint `sched_process_exec`, at the end of an execve,
 //! and wakes the recorder. It is of all tasks: an event that tasks inherit would cost at every
 //! fork, and processes that ran already have no common ancestor that could pass it on.
-use super::ring::{PerfRing, cpus, software};
+use super::ring::{PerfRing, Record, cpus, software};
 use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::Failure;
 use std::fs;
@@ -51,9 +51,11 @@ impl Execs {
         let mut processes = Vec::new();
         for ring in &mut self.rings {
             // `each` does not fail.
-            let _ = ring.drain(|kind, record| {
-                if kind == b::PERF_RECORD_SAMPLE {
-                    processes.extend(process(record));
+            let _ = ring.drain(|record| {
+                match record {
+                    Record::Sample(r) => processes.extend(process(r)),
+                    // Programs that are not told are found at the looks.
+                    Record::Mapping(_) | Record::Lost(_) | Record::OfTask | Record::Unknown => {}
                 }
                 Ok(())
             });

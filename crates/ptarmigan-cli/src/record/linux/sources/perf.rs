@@ -1,7 +1,7 @@
 //! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
 use super::described::{self, Described, MAPPED};
 use super::merge::{Finished, Stream};
-use super::ring::{EVENTS, PerfRing, SAMPLES, cpus, on_all, open_event, software, with_mappings};
+use super::ring::{EVENTS, PerfRing, Record, SAMPLES, cpus, on_all, open_event, software, with_mappings};
 use super::samples::Samplers;
 use super::sampling::{CpuSamples, Sampling};
 use super::spill::{self, Consumed, Spill};
@@ -104,26 +104,22 @@ impl PerfFaults {
             let described = Described::new(spill, MAPPED, cpu, None);
             let mut described = described.context("the temporary files beside the output")?;
             let (stop, bytes) = (Arc::clone(&faults.stop), Arc::clone(&faults.bytes));
-            let room = Arc::clone(&spill.room);
+            let (room, strange) = (Arc::clone(&spill.room), spill.strange.clone());
             let run = move || {
                 let mut out = BufWriter::with_capacity(1 << 18, file);
                 let mut lost = 0;
                 loop {
                     let last = stop.load(Ordering::SeqCst);
-                    let taken = ring.drain(|kind, r| {
-                        if kind == b::PERF_RECORD_SAMPLE && r.len() == 40 {
-                            // header, process, task, time, address, CPU
-                            let mut note = [0; NOTE];
-                            note[..16].copy_from_slice(&r[16..32]);
-                            note[16..20].copy_from_slice(&r[12..16]);
-                            note[20..].copy_from_slice(&r[32..36]);
-                            let time = time_of(&note);
-                            return if room.keeps(time) { room.write(&mut out, &note) } else { Ok(()) };
-                        }
-                        if kind == b::PERF_RECORD_LOST {
-                            lost += described::lost_in(r);
-                        }
-                        described.write(kind, r)
+                    let taken = ring.drain(|record| match record {
+                        Record::Sample(r) => match note_of(r) {
+                            Some(note) if room.keeps(time_of(&note)) => room.write(&mut out, &note),
+                            Some(_) => Ok(()),
+                            None => {
+                                strange.add();
+                                Ok(())
+                            }
+                        },
+                        other => described.write(other, &mut lost),
                     })?;
                     bytes.fetch_add(taken, Ordering::Relaxed);
                     if last {
@@ -178,6 +174,17 @@ impl PerfFaults {
     }
 }
 
+/// Returns a fault as it is kept. `None` if the record is too short to be one: header, process,
+/// task, time, address, CPU. It may be longer.
+fn note_of(r: &[u8]) -> Option<[u8; NOTE]> {
+    let r = r.get(..40)?;
+    let mut note = [0; NOTE];
+    note[..16].copy_from_slice(&r[16..32]);
+    note[16..20].copy_from_slice(&r[12..16]);
+    note[20..].copy_from_slice(&r[32..36]);
+    Some(note)
+}
+
 /// The time of a fault, as it is kept.
 fn time_of(note: &[u8; NOTE]) -> u64 {
     u64::from_le_bytes([note[0], note[1], note[2], note[3], note[4], note[5], note[6], note[7]])
@@ -196,5 +203,20 @@ impl Iterator for CpuFaults {
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let what = RawKind::Fault { address: long(8), code: FaultFlags::USER.into() };
         Some(Raw { time: time_of(&note), cpu: word(20) as u16, pid: word(16) as i32, what })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_taken_from_a_record_of_any_length_but_a_shorter_one() {
+        let mut record: Vec<u8> = (0..40).collect();
+        let note = note_of(&record).expect("a fault");
+        assert_eq!((note[0], note[16], note[20]), (16, 12, 32));
+        record.resize(8280, 0xee);
+        assert_eq!(note_of(&record), Some(note), "with the stack of another event");
+        assert_eq!(note_of(&record[..39]), None);
     }
 }

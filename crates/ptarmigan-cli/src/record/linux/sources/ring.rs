@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a ring that need no privileges: `perf_event_mlock_kb` is 516 for each CPU.
@@ -19,6 +20,58 @@ const PAGE: usize = 4096;
 
 /// The most bytes of a record, whose length is a number of 16 bits.
 const LONGEST: usize = 1 << 16;
+
+/// A record in a ring, header included. Its length says nothing: the kernel makes a sample longer
+/// than its fields if another event on the same occurrence has a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    Sample(&'a [u8]),
+    /// A mapping (`PERF_RECORD_MMAP2`).
+    Mapping(&'a [u8]),
+    /// So many records had no room.
+    Lost(u64),
+    /// A record of a task, which other sources tell of.
+    OfTask,
+    /// A record that no event here was opened for, or a part of one.
+    Unknown,
+}
+
+impl<'a> Record<'a> {
+    fn of(kind: u32, r: &'a [u8]) -> Self {
+        let number = |at: usize| Some(u64::from_le_bytes(r.get(at..at + 8)?.try_into().ok()?));
+        let lost = |at| number(at).map_or(Self::Unknown, Self::Lost);
+        match kind {
+            b::PERF_RECORD_SAMPLE => Self::Sample(r),
+            b::PERF_RECORD_MMAP2 => Self::Mapping(r),
+            // Behind the event's identifier.
+            b::PERF_RECORD_LOST => lost(16),
+            b::PERF_RECORD_LOST_SAMPLES => lost(8),
+            b::PERF_RECORD_FORK | b::PERF_RECORD_EXIT | b::PERF_RECORD_COMM => Self::OfTask,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A record that is not as this program knows it: too short for its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strange;
+
+/// Counts the records of a recording that are not as this program knows them. Each is counted as a
+/// lost event.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StrangeRecords(Arc<AtomicU64>);
+
+impl StrangeRecords {
+    /// Counts a record.
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of records so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// A ring buffer shared with the kernel.
 pub(crate) struct PerfRing {
@@ -186,9 +239,8 @@ impl PerfRing {
         }
     }
 
-    /// Gives all records to `each`, with their kinds, headers included. Returns how many bytes
-    /// they were.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(u32, &[u8]) -> io::Result<()>) -> io::Result<u64> {
+    /// Gives all records to `each`. Returns how many bytes they were.
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(Record<'_>) -> io::Result<()>) -> io::Result<u64> {
         let page = self.base.cast::<b::perf_event_mmap_page>();
         // SAFETY: the mapping starts with this page. Head and tail are aligned 64-bit words that
         // live as long as the mapping, and both sides access them only as atomics.
@@ -204,10 +256,13 @@ impl PerfRing {
             let kind = u32::from_le_bytes([r[0], r[1], r[2], r[3]]);
             let size = u16::from_le_bytes([r[6], r[7]]);
             if size < 8 || u64::from(size) > end.wrapping_sub(at) {
+                // The next record begins nobody knows where.
+                each(Record::Unknown)?;
+                at = end;
                 break;
             }
             self.copy(at, size.into());
-            each(kind, &self.record[..size.into()])?;
+            each(Record::of(kind, &self.record[..size.into()]))?;
             at = at.wrapping_add(size.into());
         }
         tail.store(at, Ordering::Release);
@@ -234,6 +289,22 @@ pub(crate) fn cpus(which: &str) -> Vec<u16> {
 
 #[cfg(test)]
 mod tests {
+    use super::{Record, b};
+
+    #[test]
+    fn records_are_known_by_their_kind_and_losses_are_numbers() {
+        let mut record = [0; 40];
+        (record[8], record[16]) = (3, 4);
+        assert_eq!(Record::of(b::PERF_RECORD_SAMPLE, &record), Record::Sample(&record));
+        assert_eq!(Record::of(b::PERF_RECORD_MMAP2, &record), Record::Mapping(&record));
+        assert_eq!(Record::of(b::PERF_RECORD_LOST, &record), Record::Lost(4));
+        assert_eq!(Record::of(b::PERF_RECORD_LOST_SAMPLES, &record), Record::Lost(3));
+        assert_eq!(Record::of(b::PERF_RECORD_LOST, &record[..16]), Record::Unknown);
+        assert_eq!(Record::of(b::PERF_RECORD_EXIT, &record), Record::OfTask);
+        assert_eq!(Record::of(b::PERF_RECORD_THROTTLE, &record), Record::Unknown);
+        assert_eq!(Record::of(9999, &record), Record::Unknown);
+    }
+
     #[test]
     fn lists_of_cpus() {
         assert_eq!(super::list("0-3,8\n"), [0, 1, 2, 3, 8]);

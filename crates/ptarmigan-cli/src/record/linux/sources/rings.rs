@@ -1,7 +1,6 @@
 //! A thread that writes the records of several rings to their files.
-use super::described::{self, Described};
+use super::described::Described;
 use super::ring::PerfRing;
-use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::{Context, Failure};
 use std::io;
 use std::sync::Arc;
@@ -31,12 +30,7 @@ impl RingReader {
                 let last = stopped.load(Ordering::SeqCst);
                 for (ring, described) in &mut rings {
                     described.look();
-                    ring.drain(|kind, record| {
-                        if kind == b::PERF_RECORD_LOST {
-                            lost += described::lost_in(record);
-                        }
-                        described.write(kind, record)
-                    })?;
+                    ring.drain(|record| described.write(record, &mut lost))?;
                     if last {
                         described.flush()?;
                     }

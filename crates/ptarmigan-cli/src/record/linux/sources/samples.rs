@@ -2,7 +2,7 @@
 //!
 //! One fault of [`FAULTS`] is sampled, every call that makes a task or a program, and one call of
 //! [`CALLS`] of the others. Under a storm of faults fewer are kept, and stand for more.
-use super::ring::{PerfRing, enable, filter, identifier, open_event, software};
+use super::ring::{PerfRing, Strange, enable, filter, identifier, open_event, software};
 use crate::record::linux::callers::Sample;
 use crate::record::linux::raw::{MmCall, Raw, RawKind};
 use crate::record::linux::system::proc::PAGE_SHIFT;
@@ -155,38 +155,45 @@ impl Samplers {
         self.thinning.look();
     }
 
-    /// Decodes a sample. `None` if it is none. One that stands for no event is left out for others;
-    /// its stack was copied all the same.
-    pub(crate) fn decode(&mut self, r: &[u8]) -> Option<Raw> {
-        let id = long(r, 8)?;
+    /// Decodes a sample. `None` for one of other calls, of the kernel's own tasks or of another
+    /// event. One that stands for no event is left out for others; its stack was copied all the
+    /// same.
+    pub(crate) fn decode(&mut self, r: &[u8]) -> Result<Option<Raw>, Strange> {
+        let [word, long] = [4, 8].map(|bytes| move |at: usize| number(r, at, bytes).ok_or(Strange));
+        let id = long(8)?;
         let call = self.calls.iter().find(|(of, _)| *of == id).map(|(_, period)| *period);
         if !self.faults.contains(&id) && call.is_none() {
-            return None;
+            return Ok(None);
         }
         let (cause, page, events, at) = match call {
-            None => (Cause::Fault, long(r, 32)? >> PAGE_SHIFT, FAULTS * self.thinning.keep(), 48),
+            None => (Cause::Fault, long(32)? >> PAGE_SHIFT, None, 48),
             Some(period) => {
                 // Length, then the common fields of tracepoints, the number and the arguments.
-                let len = word(r, 48)? as usize;
-                let call = call_of(long(r, 60)? as i64, long(r, 68)?)?;
-                (Cause::Call(call), page_of(call, long(r, 68)?), period, 52 + len)
+                let len = word(48)? as usize;
+                let Some(call) = call_of(long(60)? as i64, long(68)?) else { return Ok(None) };
+                (Cause::Call(call), page_of(call, long(68)?), Some(period), 52 + len)
             }
         };
-        if page >= 1 << 52 || long(r, at)? == 0 {
-            return None;
+        // A task without registers is the kernel's own.
+        if long(at)? == 0 || page >= 1 << 52 {
+            return Ok(None);
         }
-        let (bp, sp, mut ip) = (long(r, at + 8)?, long(r, at + 16)?, long(r, at + 24)?);
-        if cause == Cause::Call(Call::Vfork) && long(r, 60)? == libc::SYS_vfork as u64 {
-            ip = after_vfork(long(r, 68)?);
+        let (bp, sp, mut ip) = (long(at + 8)?, long(at + 16)?, long(at + 24)?);
+        if cause == Cause::Call(Call::Vfork) && long(60)? == libc::SYS_vfork as u64 {
+            ip = after_vfork(long(68)?);
         }
-        let size = usize::try_from(long(r, at + 32)?).ok()?;
-        let data = r.get(at + 40..(at + 40).checked_add(size)?)?;
-        let used = if size == 0 { 0 } else { usize::try_from(long(r, at + 40 + size)?).ok()?.min(size) };
+        let size = usize::try_from(long(at + 32)?).map_err(|_| Strange)?;
+        let end = (at + 40).checked_add(size).ok_or(Strange)?;
+        let data = r.get(at + 40..end).ok_or(Strange)?;
+        let used = if size == 0 { 0 } else { usize::try_from(long(end)?).map_err(|_| Strange)?.min(size) };
+        let (time, cpu, pid) = (long(24)?, word(40)? as u16, word(20)? as i32);
+        // Only a sample that is whole stands for others.
+        let events = events.unwrap_or_else(|| FAULTS * self.thinning.keep());
         let (words, _) = data[..used].as_chunks::<8>();
         let kept = if events == 0 { &[] } else { words };
         let stack = kept.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let what = RawKind::Sampled(Box::new(Sample { cause, page, events, ip, sp, bp, stack }));
-        Some(Raw { time: long(r, 24)?, cpu: word(r, 40)? as u16, pid: word(r, 20)? as i32, what })
+        Ok(Some(Raw { time, cpu, pid, what }))
     }
 }
 
@@ -237,12 +244,10 @@ pub(crate) fn tracepoint() -> io::Result<u64> {
     id.trim().parse().map_err(io::Error::other)
 }
 
-fn word(r: &[u8], at: usize) -> Option<u32> {
-    r.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
-}
-
-fn long(r: &[u8], at: usize) -> Option<u64> {
-    r.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_le_bytes)
+/// Returns the number of so many bytes, 8 at most, in a record.
+fn number(r: &[u8], at: usize, bytes: usize) -> Option<u64> {
+    let part = r.get(at..at.checked_add(bytes)?)?;
+    Some(part.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]
@@ -280,25 +285,31 @@ mod tests {
 
     #[test]
     fn samples_become_raw_events() {
-        let raw = samplers().decode(&record(7, None)).expect("a sample");
+        let raw = samplers().decode(&record(7, None)).expect("known").expect("a sample");
         assert_eq!((raw.time, raw.cpu, raw.pid), (1234, 3, 5));
         let RawKind::Sampled(sample) = raw.what else { panic!("{raw:?}") };
         assert_eq!((sample.cause, sample.page, sample.events), (Cause::Fault, 0x70, FAULTS));
         assert_eq!((sample.ip, sample.sp, sample.bp, &sample.stack[..]), (10, 20, 30, &[100, 200][..]));
-        let raw = samplers().decode(&record(9, Some((libc::SYS_munmap, 0x5000)))).expect("a sample");
+        let raw = samplers()
+            .decode(&record(9, Some((libc::SYS_munmap, 0x5000))))
+            .expect("known")
+            .expect("a sample");
         let RawKind::Sampled(sample) = raw.what else { panic!("{raw:?}") };
         assert_eq!((sample.cause, sample.page, sample.events), (Cause::Call(Call::Munmap), 5, 13));
         assert_eq!(sample.stack, [100, 200]);
     }
 
     #[test]
-    fn records_that_are_cut_or_of_other_events_are_left_out() {
-        assert_eq!(samplers().decode(&record(6, None)), None);
-        assert_eq!(samplers().decode(&record(8, Some((libc::SYS_read, 0)))), None);
+    fn samples_of_other_events_are_left_out_and_those_that_are_cut_are_strange() {
+        assert_eq!(samplers().decode(&record(6, None)), Ok(None));
+        assert_eq!(samplers().decode(&record(8, Some((libc::SYS_read, 0)))), Ok(None));
         for whole in [record(7, None), record(8, Some((libc::SYS_fork, 0)))] {
             for len in 0..whole.len() {
-                assert_eq!(samplers().decode(&whole[..len]), None, "{len}");
+                assert_eq!(samplers().decode(&whole[..len]), Err(Strange), "{len}");
             }
+            // The kernel may have made it longer than it says.
+            let longer = [&whole[..], &[0xee; 8280]].concat();
+            assert_eq!(samplers().decode(&longer), samplers().decode(&whole));
         }
     }
 

@@ -1,9 +1,11 @@
 //! Temporary files beside the output. Raw events go there first, so the recorder's memory does not
 //! grow with the recording.
+use super::ring::StrangeRecords;
 use crate::record::linux::keeper;
 use crate::record::linux::largest::Largest;
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{Raw, RawKind};
+use crate::record::linux::system::pagemap::Unwritten;
 use crate::record::linux::system::sys;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::{HashMap, VecDeque};
@@ -19,6 +21,8 @@ pub(crate) struct Spill {
     dir: PathBuf,
     /// The room that it has on its disk.
     pub(crate) room: Arc<Room>,
+    /// Records of the kernel that could not be taken.
+    pub(crate) strange: StrangeRecords,
 }
 
 /// Room on a disk that a recording may fill. A part is set aside at the start and given back when
@@ -98,7 +102,7 @@ impl Spill {
         let full = |done: &io::Result<()>| done.as_ref().is_err_and(is_full);
         let least = if full(&set_aside(parts * RESERVE)) { set_aside(RESERVE) } else { Ok(()) };
         let room = Arc::new(Room { reserve, ended: AtomicU64::new(0) });
-        let spill = Self { dir, room };
+        let spill = Self { dir, room, strange: StrangeRecords::default() };
         if full(&least) { least.map(|()| spill) } else { Ok(spill) }
     }
 
@@ -138,6 +142,11 @@ pub(crate) struct Notes {
     made_len: u64,
     /// For each task: the times of its execs, and the offsets in `made`.
     execs: HashMap<i32, VecDeque<(u64, u64)>>,
+    unwritten: BufWriter<File>,
+    unwritten_at: PathBuf,
+    unwritten_len: u64,
+    /// For each process: the times of the looks before its forks, and the offsets in `unwritten`.
+    looks: HashMap<i32, VecDeque<(u64, u64)>>,
     largest: Largest,
     room: Arc<Room>,
     /// Why writing has stopped.
@@ -147,6 +156,7 @@ pub(crate) struct Notes {
 impl Notes {
     pub(crate) fn new(spill: &Spill) -> io::Result<Self> {
         let (events_at, made_at) = (spill.path("notes"), spill.path("made"));
+        let unwritten_at = spill.path("unwritten");
         Ok(Self {
             events: BufWriter::new(File::create(&events_at)?),
             events_at,
@@ -154,6 +164,10 @@ impl Notes {
             made_at,
             made_len: 0,
             execs: HashMap::new(),
+            unwritten: BufWriter::new(File::create(&unwritten_at)?),
+            unwritten_at,
+            unwritten_len: 0,
+            looks: HashMap::new(),
             largest: Largest::default(),
             room: Arc::clone(&spill.room),
             failed: None,
@@ -187,12 +201,30 @@ impl Notes {
         }
     }
 
+    /// Adds the pages of a process that nobody has written, before it forks.
+    pub(crate) fn unwritten(&mut self, time: u64, group: i32, found: &[Unwritten]) {
+        if self.failed.is_none() && self.room.ended().is_none() {
+            self.looks.entry(group).or_default().push_back((time, self.unwritten_len));
+            let words = found.iter().flat_map(|one| [one.start, one.pages, one.since]);
+            let words = [found.len() as u64].into_iter().chain(words);
+            let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+            self.unwritten_len += bytes.len() as u64;
+            self.failed = self.room.write(&mut self.unwritten, &bytes).err();
+        }
+    }
+
     /// Ends writing and starts reading.
     pub(crate) fn read(mut self) -> io::Result<NotesRead> {
         let flushed = self.room.flush(&mut self.events).and_then(|()| self.room.flush(&mut self.made));
+        let flushed = flushed.and_then(|()| self.room.flush(&mut self.unwritten));
         Ok(NotesRead {
             events: noted(&self.events_at)?,
             execs: NotedExecs { file: BufReader::new(File::open(&self.made_at)?), execs: self.execs },
+            reads: NotedReads {
+                file: BufReader::new(File::open(&self.unwritten_at)?),
+                looks: self.looks,
+                current: HashMap::new(),
+            },
             largest: self.largest,
             failed: self.failed.or(flushed.err()),
         })
@@ -203,6 +235,7 @@ impl Notes {
 pub(crate) struct NotesRead {
     pub(crate) events: NotedEvents,
     pub(crate) execs: NotedExecs,
+    pub(crate) reads: NotedReads,
     /// The program with most tables.
     pub(crate) largest: Largest,
     /// Why the notes are not complete, if so.
@@ -292,5 +325,47 @@ impl NotedExecs {
         }
         self.file.seek(SeekFrom::Start(at)).ok()?;
         Made::decode(|| word(&mut self.file))
+    }
+}
+
+/// The pages that nobody had written before forks, by process and time.
+pub(crate) struct NotedReads {
+    file: BufReader<File>,
+    looks: HashMap<i32, VecDeque<(u64, u64)>>,
+    /// Of each process the look that is in memory: its time, and its pages in order.
+    current: HashMap<i32, (u64, Vec<Unwritten>)>,
+}
+
+impl NotedReads {
+    /// Returns whether the fault of a process on `page` at `time` is known to have read: the page
+    /// had not been written when the process forked next.
+    pub(crate) fn knows(&mut self, group: i32, time: u64, page: u64) -> bool {
+        if self.current.get(&group).is_none_or(|(until, _)| *until < time) {
+            self.current.remove(&group);
+            let Some(looks) = self.looks.get_mut(&group) else { return false };
+            while looks.front().is_some_and(|(look, _)| *look < time) {
+                looks.pop_front();
+            }
+            let Some((look, at)) = looks.pop_front() else {
+                self.looks.remove(&group);
+                return false;
+            };
+            let Some(found) = self.read(at) else { return false };
+            self.current.insert(group, (look, found));
+        }
+        let Some((_, found)) = self.current.get(&group) else { return false };
+        let after = found.partition_point(|one| one.start <= page);
+        let before = after.checked_sub(1).and_then(|at| found.get(at));
+        before.is_some_and(|one| page < one.start + one.pages && one.since < time)
+    }
+
+    fn read(&mut self, at: u64) -> Option<Vec<Unwritten>> {
+        self.file.seek(SeekFrom::Start(at)).ok()?;
+        let n = word(&mut self.file)?;
+        let mut one = || {
+            let [start, pages, since] = [(); 3].map(|()| word(&mut self.file));
+            Some(Unwritten { start: start?, pages: pages?, since: since? })
+        };
+        (0..n).map(|_| one()).collect()
     }
 }

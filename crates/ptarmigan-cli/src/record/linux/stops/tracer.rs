@@ -5,6 +5,7 @@
 //! space.
 use super::callers::AtStops;
 use super::calls::{self, Exiting, Looked, Pending};
+use super::reads::Reads;
 use super::watch::StopWatch;
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
@@ -45,6 +46,7 @@ pub(crate) const STOPS: [i64; 18] = [
 struct Stopped {
     /// The call, if it is recorded as such.
     call: Option<MmCall>,
+    args: [u64; 5],
     look: Option<Pending>,
 }
 
@@ -94,6 +96,7 @@ pub(crate) struct Tracer<'a, S> {
     /// be seen in any order.
     turns: HashMap<i32, (i32, VecDeque<i32>)>,
     exiting: Exiting,
+    reads: Reads,
     watch: StopWatch,
     started: bool,
     ended: Ended,
@@ -120,6 +123,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             groups,
             turns,
             exiting,
+            reads: Reads::default(),
             watch,
             started,
             ended,
@@ -142,6 +146,12 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         tracer.started = true;
         tracer.surroundings.begun();
         tracer.alive = stopped.iter().map(|(pid, _)| *pid).collect();
+        for (pid, _) in &stopped {
+            let group = tracer.group(*pid);
+            if group != *pid {
+                tracer.watch.thread_made(group);
+            }
+        }
         for (pid, status) in stopped {
             match status >> 16 {
                 // The child is among the tasks already.
@@ -200,6 +210,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     }
 
     fn gone(&mut self, pid: i32) {
+        self.reads.forget(pid);
         self.alive.remove(&pid);
         self.pending.remove(&pid);
         self.end_turn(pid, true);
@@ -313,30 +324,29 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     }
 
     fn before_exit(&mut self, pid: i32) {
-        let mut group = pid;
+        let (mut group, mut alone) = (pid, true);
         if let Some(counts) = proc::counts(pid) {
             let mut found = self.exiting.look(pid, counts);
-            let mut last = false;
             for (_, what) in &mut found {
                 if let RawKind::Counters(counters) = what {
                     counters.waits = counters.waits.saturating_sub(self.watch.stops(pid));
-                    last = counters.total > 0;
                 }
             }
             self.note_all(found);
-            // A first task that ends before the others is there until their end.
-            group = if last || pid != counts.group { counts.group } else { 0 };
+            (group, alone) = (counts.group, counts.threads <= 1);
         }
         self.note(pid, RawKind::Exit);
         self.end_turn(pid, true);
-        if group != 0 {
-            self.watch.begin(pid, group, Call::Exit);
-        }
+        self.watch.begin_exit(pid, group, alone);
     }
 
     fn after_clone(&mut self, pid: i32, child: i32, flags: u64) {
         self.note(pid, RawKind::Clone { child, flags });
         let has = |flag: i32| flags & flag as u64 != 0;
+        if has(libc::CLONE_THREAD) {
+            let group = self.group(pid);
+            self.watch.thread_made(group);
+        }
         let took = match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
             (true, true) => {
                 self.watch.wait(pid, child);
@@ -358,7 +368,12 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         }
         let old = sys::event_message(pid).map_or(pid, |old| old as i32);
         let took = self.watch.end(old);
+        self.watch.program_started(pid);
+        self.reads.forget(pid);
         if old != pid {
+            if let Some(exit) = self.watch.replaced(pid) {
+                self.note(pid, exit);
+            }
             self.alive.remove(&old);
             self.pending.remove(&old);
             self.groups.remove(&old);
@@ -390,6 +405,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     }
 
     fn before_call(&mut self, pid: i32) -> std::io::Result<()> {
+        self.watch.forget(pid);
         let regs = sys::registers(pid)?;
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
         let number = regs.orig_rax as i64;
@@ -400,7 +416,9 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             return self.resume_in(pid, Call::Exec);
         }
         if matches!(number, libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork) {
-            follow_child(pid, regs)?;
+            if follow_child(pid, regs)? {
+                self.note_unwritten(pid);
+            }
             return self.resume_in(pid, Call::Fork);
         }
         let call = MmCall::of(number);
@@ -417,7 +435,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         if call.is_none() && look.is_none() {
             return self.go(pid, 0);
         }
-        self.pending.insert(pid, Stopped { call, look });
+        let [a, b, c, d, e, _] = args;
+        self.pending.insert(pid, Stopped { call, args: [a, b, c, d, e], look });
         let timed = match number {
             libc::SYS_shmat | libc::SYS_shmdt => Some(Call::Segment),
             _ => call.map(MmCall::timed_as),
@@ -427,6 +446,15 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             self.watch.begin(pid, group, timed);
         }
         sys::resume_to_syscall(pid, 0)
+    }
+
+    /// Notes the pages of a task that nobody has written. It is about to fork.
+    fn note_unwritten(&mut self, pid: i32) {
+        let group = self.group(pid);
+        let found = self.reads.look(pid, group);
+        if let Some(notes) = &mut self.notes {
+            notes.unwritten(sys::now(), group, &found);
+        }
     }
 
     /// Resumes a task in a call that is only timed.
@@ -473,14 +501,16 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     }
 
     fn after_call(&mut self, pid: i32) -> std::io::Result<()> {
-        let (Some(Stopped { call, look }), Ok(regs)) = (self.pending.remove(&pid), sys::registers(pid))
+        let (Some(Stopped { call, args, look }), Ok(regs)) = (self.pending.remove(&pid), sys::registers(pid))
         else {
             return self.go(pid, 0);
         };
         let result = regs.rax as i64;
         let took = self.watch.end(pid);
-        if call.is_some() {
+        if let Some(call) = call {
             self.note(pid, RawKind::Leave { result });
+            let group = self.group(pid);
+            self.reads.call(group, call, args, result, sys::now());
         }
         if let Some(took) = took {
             if !self.started && call == Some(MmCall::Brk) {
@@ -566,20 +596,26 @@ impl Drop for Ticker {
 }
 
 /// Takes `CLONE_UNTRACED` from a clone that is about to be made. Without a tracer, the child could
-/// make none of the calls that stop for it.
-fn follow_child(pid: i32, mut regs: libc::user_regs_struct) -> std::io::Result<()> {
+/// make none of the calls that stop for it. Returns whether the child gets a copy of the address
+/// space.
+fn follow_child(pid: i32, mut regs: libc::user_regs_struct) -> std::io::Result<bool> {
     let untraced = libc::CLONE_UNTRACED as u64;
-    if regs.orig_rax as i64 == libc::SYS_clone {
-        regs.rdi &= !untraced;
-        return sys::set_registers(pid, &regs);
-    }
-    if regs.orig_rax as i64 != libc::SYS_clone3 {
-        return Ok(());
-    }
-    match sys::peek(pid, regs.rdi) {
-        Ok(flags) if flags & untraced != 0 => sys::poke(pid, regs.rdi, flags & !untraced),
-        // A bad address fails in the call, too.
-        _ => Ok(()),
+    let copies = |flags: u64| flags & libc::CLONE_VM as u64 == 0;
+    match regs.orig_rax as i64 {
+        libc::SYS_clone => {
+            regs.rdi &= !untraced;
+            sys::set_registers(pid, &regs)?;
+            Ok(copies(regs.rdi))
+        }
+        libc::SYS_clone3 => {
+            // A bad address fails in the call, too.
+            let Ok(flags) = sys::peek(pid, regs.rdi) else { return Ok(false) };
+            if flags & untraced != 0 {
+                sys::poke(pid, regs.rdi, flags & !untraced)?;
+            }
+            Ok(copies(flags))
+        }
+        number => Ok(number == libc::SYS_fork),
     }
 }
 

@@ -11,6 +11,8 @@ pub(crate) enum When {
     Last,
     /// After its end.
     Ended,
+    /// At the end of the recording, of a process that goes on.
+    GoingOn,
 }
 
 /// Counters of a process with all of its threads, without its children.
@@ -66,7 +68,7 @@ impl Counters {
     /// Decodes the words of `encode`.
     pub(crate) fn decode(words: &[u64]) -> Option<Self> {
         let &[when, user, system, total, minor, major, waits, preempted, own] = words else { return None };
-        let when = *[When::Start, When::Last, When::Ended].get(when as usize)?;
+        let when = *[When::Start, When::Last, When::Ended, When::GoingOn].get(when as usize)?;
         Some(Self { when, user, system, total, minor, major, waits, preempted, own })
     }
 }

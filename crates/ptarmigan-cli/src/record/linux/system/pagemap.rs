@@ -60,6 +60,14 @@ impl Found {
     }
 }
 
+/// Pages that were not written from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    pub(crate) start: u64,
+    pub(crate) pages: u64,
+    pub(crate) since: u64,
+}
+
 /// Adds a run to others, and makes one of it and the last if it can.
 fn add(found: &mut Vec<Found>, next: Found) {
     match found.last_mut() {
@@ -128,6 +136,20 @@ pub(crate) fn present_privately(pid: i32) -> Option<Vec<Found>> {
     scan(pid, 0, END, false)
 }
 
+/// Returns the runs of present pages that nobody has written since they came, in order, as first
+/// page and length: the zero page, and pages of files and of shared memory. No run if the kernel
+/// cannot tell.
+pub(crate) fn unwritten(pid: i32) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for found in present_privately(pid).unwrap_or_default().into_iter().filter(|found| !found.private) {
+        match runs.last_mut() {
+            Some((start, pages)) if *start + *pages == found.start => *pages += found.pages,
+            _ => runs.push((found.start, found.pages)),
+        }
+    }
+    runs
+}
+
 /// Returns the runs of present pages between two addresses, in order, or `None` if the kernel
 /// cannot tell.
 pub(crate) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<Found>> {
@@ -182,6 +204,31 @@ mod tests {
             let run = found.iter().find(|f| (f.start..f.start + f.pages).contains(&inside));
             assert!(run.is_some_and(|f| f.private && f.exclusive && !f.huge));
             assert!(found.windows(2).all(|w| w[0].start + w[0].pages <= w[1].start));
+        }
+    }
+
+    #[test]
+    fn a_page_that_was_only_read_is_unwritten() {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let bytes = 3 << PAGE_SHIFT;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other, and only
+        // this test uses it. The pages that are accessed are inside it.
+        let (start, holds) = unsafe {
+            let base = libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE);
+            let byte = base.cast::<u8>();
+            let sum = byte.read_volatile() + byte.add(1 << PAGE_SHIFT).read_volatile();
+            byte.add(1 << PAGE_SHIFT).write_volatile(1);
+            let runs = unwritten(std::process::id() as i32);
+            let start = base as u64 >> PAGE_SHIFT;
+            let holds = move |page: u64| runs.iter().any(|(at, pages)| (*at..at + pages).contains(&page));
+            assert_eq!(sum, 0);
+            libc::munmap(base, bytes);
+            (start, holds)
+        };
+        if works() {
+            assert_eq!([0, 1, 2].map(|n| holds(start + n)), [true, false, false]);
         }
     }
 

@@ -109,6 +109,13 @@ pub(crate) fn faults(group: i32) -> Option<(u64, u64)> {
     Some((minor, fields.nth(1)?.parse().ok()?))
 }
 
+/// Returns the CPU time of one task, in nanoseconds. `None` if the task is gone, or the kernel does
+/// not tell (`CONFIG_SCHED_INFO`).
+pub(crate) fn scheduled_time_of_task(pid: i32) -> Option<u64> {
+    let times = read(pid, "schedstat", 128, true)?;
+    str::from_utf8(&times).ok()?.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// Returns the threads of a process.
 pub(crate) fn threads(group: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{group}/task")).into_iter().flatten().flatten();

@@ -18,7 +18,8 @@
 //!
 //! The CPU time is that of the scheduler's clock at the last stop of the process, and after that
 //! the time on a CPU. Without tracepoints the clock is read again after the end, and the stops' own
-//! time is taken off. [`split`] divides it between user mode and kernel.
+//! time is taken off. [`split`] divides it between user mode and kernel. The time of the calls is a
+//! part of it, and so the least that the kernel had; the execve that starts the recording is added.
 //!
 //! # Idle CPUs
 //!
@@ -94,6 +95,16 @@ struct GroupTime {
     preempted: u64,
     start: Counters,
     last: Option<Counters>,
+    /// When the counters of the start were read.
+    started: u64,
+    /// It ran before the recording, so the counters of the start are to come.
+    awaits_start: bool,
+    /// They have not come: the CPU time in the recording is not known.
+    partial: bool,
+    /// Nanoseconds of its calls, which the kernel ran; and of calls that began before the counters
+    /// of the start.
+    in_calls: u64,
+    before_start: u64,
 }
 
 /// An event that times make, and the task that it belongs to.
@@ -106,6 +117,8 @@ pub(super) struct Timing {
     split: Split,
     /// Whether switches of tasks are recorded.
     switches: bool,
+    /// Nanoseconds of each call's time that are its stops', if a tracer times the calls.
+    stop_cost: u64,
     /// Spans of negative length, which are left out.
     pub(super) backwards: u64,
 }
@@ -115,6 +128,7 @@ impl Timing {
     pub(super) fn new(root: i32) -> Self {
         let mut timing = Self::default();
         timing.add(root, root);
+        timing.groups.entry(root).or_default().awaits_start = true;
         timing
     }
 
@@ -127,6 +141,8 @@ impl Timing {
     pub(super) fn add_running(&mut self, pid: i32, group: i32) {
         if !self.tasks.contains_key(&pid) {
             self.add(pid, group);
+            let group = self.groups.entry(group).or_default();
+            (group.awaits_start, group.partial) = (true, true);
         }
     }
 
@@ -171,9 +187,16 @@ impl Timing {
             pause.looked_at = true;
         }
         match *what {
+            // A tracer times the calls at its stops itself, and has counted its own time there.
+            RawKind::Enter { .. } | RawKind::Leave { .. } if cpu == NO_CPU => {}
             RawKind::Enter { call, .. } => self.enter(pid, call.timed_as(), time),
             RawKind::Begin { call } => self.enter(pid, call, time),
             RawKind::Leave { result } | RawKind::End { result } => self.leave(pid, result, time, out),
+            RawKind::StopCost { nanos } => self.stop_cost = nanos,
+            RawKind::Took { call, nanos, away } => {
+                let since = time.saturating_sub(nanos + away);
+                self.charge(pid, call, since, nanos.saturating_sub(self.stop_cost), 0);
+            }
             RawKind::Clone { child, flags } => self.clone(pid, child, flags),
             RawKind::ExecStart => self.release(pid, time),
             RawKind::Exit => {
@@ -216,10 +239,8 @@ impl Timing {
 
     fn exit(&mut self, pid: i32, time: u64) {
         let begun = |task: &TaskTime| task.span.is_some_and(|span| span.call == Call::Exit);
-        if !self.switches {
-            // Its times come from stops.
-            self.tasks.remove(&pid);
-        } else if !self.tasks.get(&pid).is_some_and(begun) {
+        // Without switches the times come from stops.
+        if self.switches && !self.tasks.get(&pid).is_some_and(begun) {
             self.enter(pid, Call::Exit, time);
         }
     }
@@ -247,6 +268,8 @@ impl Timing {
             self.backwards += 1;
             return;
         };
+        self.charge(pid, span.call, span.since, nanos, span.by_child);
+        let Some(task) = self.tasks.get_mut(&pid) else { return };
         let (nanos, away) = before.map_or((nanos, away), |(_, n, a)| (nanos + n, away + a));
         if AGAIN.contains(&result) {
             task.interrupted = Some((span.call, nanos, away));
@@ -256,6 +279,20 @@ impl Timing {
         if !failed || !matches!(span.call, Call::Fork | Call::Vfork | Call::Clone | Call::Exec) {
             out.push((pid, RawKind::Took { call: span.call, nanos, away }));
         }
+    }
+
+    /// Adds the time of a call to the time that its process had in the kernel. A vfork's includes
+    /// its child's.
+    fn charge(&mut self, pid: i32, call: Call, since: u64, nanos: u64, by_child: u64) {
+        let group = self.tasks.get(&pid).map_or(pid, |task| task.group);
+        let Some(group) = self.groups.get_mut(&group) else { return };
+        let own = match call {
+            // Between stops, both are one number.
+            Call::Vfork if !self.switches => 0,
+            _ => nanos.saturating_sub(by_child),
+        };
+        group.in_calls += own;
+        group.before_start += if since < group.started { own } else { 0 };
     }
 
     fn clone(&mut self, pid: i32, child: i32, flags: u64) {
@@ -349,7 +386,12 @@ impl Timing {
         let Some(task) = self.tasks.remove(&pid) else { return };
         if let Some(Span { call: call @ Call::Exit, since, away, .. }) = task.span {
             match time.checked_sub(since).and_then(|whole| whole.checked_sub(away)) {
-                Some(nanos) => out.push((pid, RawKind::Took { call, nanos, away })),
+                Some(nanos) => {
+                    if let Some(group) = self.groups.get_mut(&task.group) {
+                        group.in_calls += nanos;
+                    }
+                    out.push((pid, RawKind::Took { call, nanos, away }));
+                }
                 None => self.backwards += 1,
             }
         }
@@ -367,7 +409,11 @@ impl Timing {
         let group = self.groups.entry(number).or_default();
         match counters.when {
             When::Start => {
-                *group = GroupTime { alive: group.alive, start: counters, ..GroupTime::default() };
+                if !group.awaits_start {
+                    return;
+                }
+                *group =
+                    GroupTime { alive: group.alive, start: counters, started: time, ..GroupTime::default() };
             }
             When::Last => {
                 if !self.switches {
@@ -382,6 +428,12 @@ impl Timing {
                     group.ran_before = group.ran + running.sum::<u64>();
                 }
             }
+            When::GoingOn => {
+                if let Some(mut group) = self.groups.remove(&number) {
+                    (group.last, group.ran, group.ran_before) = (Some(counters), 0, 0);
+                    self.used(number, &group, out);
+                }
+            }
             When::Ended => {
                 let last = group.last.get_or_insert(counters);
                 last.own = counters.own;
@@ -390,21 +442,26 @@ impl Timing {
                 if let Some(group) = self.groups.remove(&number) {
                     self.used(number, &group, out);
                 }
+                self.tasks.retain(|_, task| task.group != number);
             }
         }
     }
 
-    /// Sums up a process that has ended. Without its last counters, too little is known.
+    /// Sums up a process at its end, or at the recording's. Without its last counters, too little
+    /// is known.
     fn used(&mut self, pid: i32, group: &GroupTime, out: &mut Vec<Timed>) {
-        let Some(last) = group.last else { return };
+        let Some(last) = group.last.filter(|_| !group.partial) else { return };
         let last = last.since(group.start);
         let total = last.total + group.ran.saturating_sub(group.ran_before);
-        let (user, system) = self.split.of(total, &last);
-        let system = system.saturating_sub(last.own);
+        let counted = group.in_calls - group.before_start;
+        let (_, system) = self.split.of(total, &last, counted + last.own);
+        // Stops are not the program's. The calls are measured, and the ticks of the rest are not.
+        let system = system.saturating_sub(last.own).max(counted);
+        let user = total.saturating_sub(last.own).saturating_sub(system);
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let usage = Usage {
             user: user / 1000,
-            system: system / 1000,
+            system: (system + group.before_start).div_ceil(1000),
             minor: last.minor,
             major: small(last.major),
             waits: small(group.waits),

@@ -8,30 +8,34 @@ const LONG: u64 = 100_000_000;
 ///
 /// The sum is exact: the scheduler measures it. The kernel only samples the two parts, at each tick
 /// of its clock (1 to 10 ms), so a short process has no tick or one that is longer than itself.
-/// Ticks beyond the time of their process are counted for the next process that ends: the sums of
-/// many processes are right, and no process gets more than it ran. (The kernel itself counts a
+/// Ticks beyond the time of their process are counted for the next process that ends, and time that
+/// calls were measured to take beyond the ticks is taken off there: the sums of many processes are
+/// right, and no process gets more than it ran or less than its calls. (The kernel itself counts a
 /// process without a tick as all user mode, `cputime_adjust`. So its sums of short processes have
 /// too little time in the kernel.)
 #[derive(Default)]
 pub(super) struct Split {
-    /// Nanoseconds in the kernel that no process was given yet.
-    carried: u64,
+    /// Nanoseconds in the kernel that no process was given yet; below 0, of which processes were
+    /// given too many.
+    carried: i64,
 }
 
 impl Split {
     /// Divides the `total` nanoseconds of a process. `last` are its counters at its last stop:
-    /// after that there is only the kernel's work on its exit.
-    pub(super) fn of(&mut self, total: u64, last: &Counters) -> (u64, u64) {
+    /// after that there is only the kernel's work on its exit. The kernel had `least` nanoseconds
+    /// in all, if the process ran so long.
+    pub(super) fn of(&mut self, total: u64, last: &Counters, least: u64) -> (u64, u64) {
         let before = last.total.min(total);
+        let least = least.saturating_sub(total - before).min(before);
         let ticks = last.user + last.system;
         let sampled = if before >= LONG && ticks > 0 {
             (u128::from(last.system) * u128::from(before) / u128::from(ticks)) as u64
         } else {
             last.system
         };
-        let wanted = sampled + self.carried;
-        let in_kernel = wanted.min(before);
-        self.carried = wanted - in_kernel;
+        let wanted = i64::try_from(sampled).unwrap_or(i64::MAX).saturating_add(self.carried);
+        let in_kernel = u64::try_from(wanted).unwrap_or(0).clamp(least, before);
+        self.carried = wanted.saturating_sub_unsigned(in_kernel);
         let system = in_kernel + (total - before);
         (total - system, system)
     }
@@ -50,9 +54,9 @@ mod tests {
     #[test]
     fn a_long_process_is_divided_as_its_ticks_are() {
         // The exit of 50 ms is the kernel's.
-        let split = Split::default().of(1050 * MS, &counters(600, 200, 1000));
+        let split = Split::default().of(1050 * MS, &counters(600, 200, 1000), 60 * MS);
         assert_eq!(split, (750 * MS, 300 * MS));
-        assert_eq!(Split::default().of(500 * MS, &counters(0, 0, 500)), (500 * MS, 0));
+        assert_eq!(Split::default().of(500 * MS, &counters(0, 0, 500), 0), (500 * MS, 0));
     }
 
     #[test]
@@ -67,10 +71,21 @@ mod tests {
                 4 => counters(0, 4, 1),
                 _ => counters(0, 0, 1),
             };
-            let (user, system) = split.of(MS, &last);
+            let (user, system) = split.of(MS, &last, 0);
             assert_eq!(user + system, MS);
             sums = (sums.0 + user, sums.1 + system);
         }
         assert_eq!(sums, (40 * MS, 40 * MS));
+    }
+
+    #[test]
+    fn the_kernel_had_the_time_of_the_calls_and_the_sum_is_that_of_the_ticks() {
+        let mut split = Split::default();
+        // No tick saw the 3 ms of calls, and the next process has one of 4 ms.
+        assert_eq!(split.of(5 * MS, &counters(0, 0, 5), 3 * MS), (2 * MS, 3 * MS));
+        assert_eq!(split.of(5 * MS, &counters(0, 4, 5), 0), (4 * MS, MS));
+        // The exit is the kernel's, and the calls are not longer than the process.
+        assert_eq!(split.of(5 * MS, &counters(0, 0, 3), 2 * MS), (3 * MS, 2 * MS));
+        assert_eq!(split.of(5 * MS, &counters(0, 0, 5), 9 * MS), (0, 5 * MS));
     }
 }

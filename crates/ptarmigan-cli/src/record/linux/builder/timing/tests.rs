@@ -162,7 +162,8 @@ fn an_exit_ends_when_the_task_leaves_its_cpu_for_the_last_time() {
         // The number belongs to nobody now.
         (1010, 7, switch(100, 0)),
     ]);
-    let usage = Usage { user: 0, system: 0, minor: 5, major: 1, waits: 0, preempted: 1 };
+    // A part of a microsecond is one.
+    let usage = Usage { user: 0, system: 1, minor: 5, major: 1, waits: 0, preempted: 1 };
     assert_eq!(out, [(100, took(Call::Exit, 970, 20)), (100, RawKind::Used(usage))]);
     // By a signal: no call, and no counters.
     let killed = [(30, 100, munmap()), (40, 100, RawKind::Exit), (100, 100, switch(0, ZOMBIE))];
@@ -223,7 +224,7 @@ fn a_kernel_may_not_tell_that_a_cpu_ends_to_be_idle() {
         (160, 100, munmap()),
         (170, 100, RawKind::Leave { result: 0 }),
     ]);
-    let usage = Usage::default();
+    let usage = Usage { system: 1, ..Usage::default() };
     assert_eq!(
         out,
         [
@@ -350,4 +351,68 @@ fn without_switches_the_clock_of_the_process_counts() {
     let usage = Usage { user: 200_000, system: 300_000, waits: 7, ..Usage::default() };
     assert_eq!(out, [(100, RawKind::Used(usage))]);
     assert!(timing.tasks.is_empty() && timing.groups.is_empty());
+}
+
+/// Feeds raw events of a tracer, each with its time.
+fn traced(events: &[(u64, i32, RawKind)]) -> Vec<Timed> {
+    let (mut timing, mut out) = (Timing::new(100), Vec::new());
+    for (time, pid, what) in events {
+        timing.see(&Raw { time: *time, cpu: NO_CPU, pid: *pid, what: what.clone() }, &mut out);
+    }
+    out
+}
+
+#[test]
+fn a_call_that_a_tracer_times_has_no_second_time() {
+    let out = traced(&[
+        (10, 100, munmap()),
+        (500, 100, RawKind::Leave { result: 0 }),
+        (500, 100, took(Call::Munmap, 20, 470)),
+    ]);
+    assert_eq!(out, []);
+}
+
+#[test]
+fn the_kernel_had_at_least_the_time_of_the_calls() {
+    let us = 1000;
+    let read = |when, total| RawKind::Counters(Counters { when, total, ..Counters::default() });
+    let out = traced(&[
+        // The execve that starts the recording ends just after its counters are read.
+        (2000 * us, 100, read(When::Start, 900 * us)),
+        (2000 * us, 100, RawKind::StopCost { nanos: 5 * us }),
+        (2001 * us, 100, took(Call::Exec, 305 * us, 100 * us)),
+        (2500 * us, 100, took(Call::Munmap, 45 * us, 0)),
+        (3000 * us, 100, read(When::Last, 1000 * us)),
+        (3000 * us, 100, RawKind::Exit),
+        (3100 * us, 100, took(Call::Exit, 65 * us, 0)),
+        (3100 * us, 100, read(When::Ended, 1060 * us)),
+    ]);
+    // No tick has seen the kernel: 300 of the execve, 40 of the call and 60 of the exit.
+    let usage = Usage { user: 60, system: 400, ..Usage::default() };
+    assert_eq!(out, [(100, RawKind::Used(usage))]);
+}
+
+#[test]
+fn a_process_that_ran_before_and_goes_on_has_the_time_of_the_recording() {
+    let ms = 1_000_000;
+    let read = |when, total| {
+        RawKind::Counters(Counters { when, total, system: total / 2, user: total / 2, ..Counters::default() })
+    };
+    let (mut timing, mut out) = (Timing::default(), Vec::new());
+    let mut see = |timing: &mut Timing, pid, what| {
+        timing.see(&Raw { time: 5 * ms, cpu: NO_CPU, pid, what }, &mut out);
+    };
+    timing.add_running(100, 100);
+    timing.add_running(200, 200);
+    see(&mut timing, 100, read(When::Start, 3000 * ms));
+    // A second reading changes nothing.
+    see(&mut timing, 100, read(When::Start, 3100 * ms));
+    see(&mut timing, 100, clone(101, 0));
+    see(&mut timing, 101, read(When::Start, 70 * ms));
+    see(&mut timing, 100, read(When::GoingOn, 3400 * ms));
+    see(&mut timing, 101, read(When::GoingOn, 200 * ms));
+    // It was not read when the time began.
+    see(&mut timing, 200, read(When::GoingOn, 9000 * ms));
+    let used = |ms: u64| RawKind::Used(Usage { user: ms * 500, system: ms * 500, ..Usage::default() });
+    assert_eq!(out, [(100, used(400)), (101, used(200))]);
 }

@@ -218,7 +218,7 @@ impl Instance {
             lost += lost_in(&stats);
             let file = spill::consume(&spill.path(&format!("cpu{cpu}")))
                 .context("the temporary files beside the output")?;
-            let events = CpuEvents::new(file, cpu, self.decoder.clone());
+            let events = CpuEvents::new(file, cpu, self.decoder.clone(), spill.strange.clone());
             streams.push(Stream { events: Box::new(events), cut });
         }
         Ok(Finished { streams, lost, failed })

@@ -1,6 +1,7 @@
 //! Moves the kernel's buffers to files, and reads the events from there.
 use super::decoder::Decoder;
 use crate::record::linux::raw::{Raw, RawKind};
+use crate::record::linux::sources::ring::StrangeRecords;
 use crate::record::linux::sources::spill::{Consumed, Room};
 use ptarmigan_trace::FaultFlags;
 use std::collections::VecDeque;
@@ -70,6 +71,7 @@ pub(super) struct CpuEvents {
     ready: std::vec::IntoIter<Raw>,
     /// The next events, which have been looked at already.
     peeked: VecDeque<Raw>,
+    strange: StrangeRecords,
 }
 
 impl Iterator for CpuEvents {
@@ -88,9 +90,16 @@ impl Iterator for CpuEvents {
 
 impl CpuEvents {
     /// Reads the events of `cpu` from a file that [`start`] has filled.
-    pub(super) fn new(file: BufReader<Consumed>, cpu: u16, decoder: Decoder) -> Self {
+    /// Records that are not as the kernel has described them are counted.
+    pub(super) fn new(
+        file: BufReader<Consumed>,
+        cpu: u16,
+        decoder: Decoder,
+        strange: StrangeRecords,
+    ) -> Self {
         let page = vec![0; decoder.layout.size];
-        Self { file, cpu, decoder, page, ready: Vec::new().into_iter(), peeked: VecDeque::new() }
+        let (ready, peeked) = (Vec::new().into_iter(), VecDeque::new());
+        Self { file, cpu, decoder, page, ready, peeked, strange }
     }
 
     /// Whether the fault that has just been read was refused: a signal, or the failure of the
@@ -129,10 +138,16 @@ impl CpuEvents {
                 return Some(raw);
             }
             self.file.read_exact(&mut self.page).ok()?;
-            let mut found = Vec::new();
-            self.decoder.layout.records(&self.page, |time, record| {
-                found.extend(self.decoder.record(time, self.cpu, record));
+            let (mut found, strange) = (Vec::new(), &self.strange);
+            let whole = self.decoder.layout.records(&self.page, |time, record| {
+                match self.decoder.record(time, self.cpu, record) {
+                    Some(raw) => found.push(raw),
+                    None => strange.add(),
+                }
             });
+            if !whole {
+                strange.add();
+            }
             self.ready = found.into_iter();
         }
     }

@@ -26,20 +26,22 @@ impl PageLayout {
         (layout.data + 8 <= size).then_some(layout)
     }
 
-    /// Calls `f` with the time and the bytes of each record in a page.
-    pub(super) fn records(self, page: &[u8], mut f: impl FnMut(u64, &[u8])) {
+    /// Calls `f` with the time and the bytes of each record in a page. Returns whether the page
+    /// ends with the last record.
+    pub(super) fn records(self, page: &[u8], mut f: impl FnMut(u64, &[u8])) -> bool {
         let word =
             |at: usize| page.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let mut time = u64::from(word(self.time)) | u64::from(word(self.time + 4)) << 32;
         // The upper bits of the length report missed events, which are counted elsewhere.
-        let end = (self.data + (word(self.commit) & 0xf_ffff) as usize).min(page.len());
+        let wanted = self.data + (word(self.commit) & 0xf_ffff) as usize;
+        let end = wanted.min(page.len());
         let mut at = self.data;
         while at + 4 <= end {
             let head = word(at);
             let (kind, delta) = (head & 31, u64::from(head >> 5));
             let long = delta | u64::from(word(at + 4)) << 27;
             match kind {
-                PADDING if delta == 0 => return,
+                PADDING if delta == 0 => return true,
                 PADDING => {
                     time = time.wrapping_add(delta);
                     at += 4 + word(at + 4) as usize;
@@ -59,12 +61,13 @@ impl PageLayout {
                     } else {
                         (at + 4, kind as usize * 4)
                     };
-                    let Some(record) = page.get(start..(start + len).min(end)) else { return };
+                    let Some(record) = page.get(start..(start + len).min(end)) else { return false };
                     f(time, record);
                     at = start + len.max(4);
                 }
             }
         }
+        wanted <= page.len() && at <= end
     }
 }
 
@@ -91,11 +94,11 @@ mod tests {
         page.extend((data.len() as u64).to_le_bytes());
         page.extend(data);
         let mut seen = Vec::new();
-        layout.records(&page, |t, r| seen.push((t, r.to_vec())));
+        assert!(layout.records(&page, |t, r| seen.push((t, r.to_vec()))));
         assert_eq!(seen, [(1005, vec![1; 8]), (1005 + 3 + (1 << 27) + 1, vec![2; 4])]);
         // No content of a page leads outside it.
         for n in 0..page.len() {
-            layout.records(&page[..n], |_, _| {});
+            assert!(!layout.records(&page[..n], |_, _| {}), "{n} bytes are a part of a page");
             let mut bad = page.clone();
             bad[n] = !bad[n];
             layout.records(&bad, |_, _| {});
