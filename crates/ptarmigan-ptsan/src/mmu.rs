@@ -220,10 +220,9 @@ fn cpu(pin: &Pinned<'_>) -> usize {
     usize::from(pin.cpu().0)
 }
 
-/// Returns the level of leaves of 2^`shift` bytes; the last one for a smaller number.
+/// Returns the level of leaves of 2^`shift` bytes.
 fn level_of<F: Format>(shift: u32) -> Option<u8> {
-    let shift = shift.max(F::PAGE_SHIFT);
-    (0..F::LEAF_LEVELS).find(|level| F::shift(Level(*level)) == shift)
+    (0..F::LAYOUT.levels).find(|level| F::LEAF_LEVELS >> level & 1 != 0 && F::shift(Level(*level)) == shift)
 }
 
 /// The flushes of a scope that is not of everything. They name the level of the pages if
@@ -234,10 +233,10 @@ fn flushes<F: Format>(
     range: impl Fn(u64, u64, u64) -> Target,
 ) -> Option<impl Iterator<Item = Flush>> {
     let runs = scope.runs()?;
+    let level = scope.page_shift().filter(|_| names_level).and_then(level_of::<F>);
     Some(runs.map(move |(start, end, stride)| {
         // Of the last page of the address space, all but a byte is in the range.
         let end = if end == 0 { u64::MAX } else { end };
-        let level = if names_level { level_of::<F>(stride) } else { None };
         Flush { target: range(start, end, 1 << stride), leaf_only, level, ..Flush::all() }
     }))
 }

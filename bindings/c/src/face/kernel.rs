@@ -58,7 +58,10 @@ pub unsafe extern "C" fn pt_kernel_flush(cpu: Arg<'_, PtCpu>, va: u64, bytes: u6
         if end < start && end != 0 {
             return Err(PtError::Range);
         }
-        cpu.on().tlb().flush_kernel(cpu.on().pin(), &Runs::one(start, end, FRAME_SHIFT))?;
+        let mut stale = Runs::one(start, end, FRAME_SHIFT);
+        // C says nothing of the sizes of pages.
+        stale.mix();
+        cpu.on().tlb().flush_kernel(cpu.on().pin(), &stale)?;
         Ok(())
     };
     answer(flush())

@@ -3,7 +3,7 @@
 //! Not seen: `VAALE1`, which is for entries of a space without a number: no CPU knows any of them.
 //! `DSB NSH` is seen no later than the next barrier, which completes the invalidation in the model
 //! as well. The cleaning of code is no translation.
-use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, run};
+use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, leaves_are_clean, run};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::aarch64::{Barrier, Features, Granule, Instructions, Op, Tlbi};
 use ptarmigan::cpu::Pinned;
@@ -149,13 +149,22 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
 }
 
 fn machine_of<F: Format + Watchable>(features: Features) -> impl Fn(u64, Machine) -> Outcome {
+    machine_with::<F>(features, false)
+}
+
+/// A machine, with `leaves` of every size in place of random calls.
+fn machine_with<F: Format + Watchable>(features: Features, leaves: bool) -> impl Fn(u64, Machine) -> Outcome {
     move |seed, machine| {
         let config = Config { asids: true, barriers: true, accessed_dirty: true, ..Config::new(F::arch()) };
         let port = Port { config, tag, register: |root| root };
         run::<Told<F>>(seed, machine, &port, |recorder, root, what| {
             // SAFETY: 1. The recorder's CPUs have them. And 1. that of the run.
             let mmu = unsafe { Tlbi::with_features(NoIpi, recorder, features).with_kernel_root(root) };
-            recorder.calls(mmu, what);
+            if leaves {
+                recorder.leaves(mmu, (seed, machine.cpus, machine.asids));
+            } else {
+                recorder.calls(mmu, what);
+            }
         })
     }
 }
@@ -186,6 +195,16 @@ fn random_calls_have_no_finding() {
 }
 
 #[test]
+fn leaves_of_every_size_have_no_finding() {
+    for ranges in [false, true] {
+        leaves_are_clean(machine_with::<Aarch64>(Features { ranges, ..LEVELS }, true));
+        leaves_are_clean(machine_with::<Aarch64K16>(Features { ranges, ..K16 }, true));
+        leaves_are_clean(machine_with::<Aarch64K64>(Features { ranges, ..K64 }, true));
+    }
+    leaves_are_clean(machine_with::<Aarch64>(RANGES, true));
+}
+
+#[test]
 fn random_calls_on_the_kernels_half_have_no_finding() {
     let names = ["dsb ish", "dsb ishst", "isb", "vaae1is"];
     is_clean(&[5], &names, machine_of::<Aarch64Upper>(Features::ARMV8_0));
@@ -207,7 +226,7 @@ fn an_instruction_that_is_left_out_is_found() {
     }
 }
 
-/// A CPU may ignore ranges in another granule than the tables', and pages of another level.
+/// A CPU may ignore ranges in another granule than the tables'.
 #[test]
 fn a_granule_that_is_not_the_tables_is_found() {
     let found = |features: Features| {
@@ -218,7 +237,8 @@ fn a_granule_that_is_not_the_tables_is_found() {
     };
     assert!(!found(K16));
     assert!(found(Features { granule: Granule::K64, ..RANGES }), "ranges");
-    assert!(found(Features { granule: Granule::K64, ranges: false, ..LEVELS }), "levels");
+    // No leaf of tables of that granule has the size of these pages: no level is named.
+    assert!(!found(Features { granule: Granule::K64, ranges: false, ..LEVELS }));
     // Pages larger than the granule that is named are told one by one.
     assert!(!found(Features { granule: Granule::K4, ..RANGES }));
 }

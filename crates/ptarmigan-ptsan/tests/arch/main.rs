@@ -7,6 +7,7 @@ mod aarch64;
 #[path = "../driver/mod.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod driver;
+mod leaves;
 mod recorder;
 mod riscv64;
 mod stage2;

@@ -31,6 +31,11 @@ impl<F: Format> Recorder<'_, '_, F> {
         (name != self.left_out).then_some(usize::from(pin.cpu().0))
     }
 
+    /// The host, and the sanitizer that watches it.
+    pub fn host(&self) -> (&Host<F>, &SoftMmu<'_, F>) {
+        (self.soft.host(), self.soft)
+    }
+
     /// The root register of the CPU.
     pub fn register(&self, pin: &Pinned<'_>) -> &AtomicU64 {
         &self.registers[usize::from(pin.cpu().0)]
@@ -125,6 +130,15 @@ impl<F: Format> Recorder<'_, '_, F> {
             F::USER_ROOT_ENTRIES == 0 || served > 100 && passed > 10,
             "{served} faults, {passed} accesses"
         );
+    }
+}
+
+/// Leaves of every size have no finding.
+pub fn leaves_are_clean(run: impl Fn(u64, Machine) -> Outcome) {
+    for seed in 1..=2 {
+        let machine = Machine { cpus: 1 + seed as usize % 2, asids: 5, left_out: "" };
+        let outcome = run(seed, machine);
+        assert_eq!(outcome.findings, 0, "seed {seed}: {}", outcome.report);
     }
 }
 

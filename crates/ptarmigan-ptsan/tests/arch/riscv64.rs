@@ -2,11 +2,11 @@
 //!
 //! Not seen: the fence before a load (software walkers find every store at once), and the fence of
 //! a new entry (the software MMUs cache no entry that is not valid). `FENCE.I` is no translation.
-use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, run};
+use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, leaves_are_clean, run};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Instructions, SfenceVma};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Format, Sv39, Sv48};
+use ptarmigan::format::{Format, Sv39, Sv39Napot, Sv48};
 use ptarmigan_ptsan::{Told, Watchable};
 use ptsan::{Config, Flush};
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,6 +54,11 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
 }
 
 fn machine_of<F: Format + Watchable>(asids: u16) -> impl Fn(u64, Machine) -> Outcome {
+    machine_with::<F>(asids, false)
+}
+
+/// A machine, with `leaves` of every size in place of random calls.
+fn machine_with<F: Format + Watchable>(asids: u16, leaves: bool) -> impl Fn(u64, Machine) -> Outcome {
     move |seed, machine| {
         // A load of `satp` forgets no translation, whether there are numbers or not.
         let config = Config { asids: true, keeps_invalid: false, ..Config::new(F::arch()) };
@@ -61,7 +66,11 @@ fn machine_of<F: Format + Watchable>(asids: u16) -> impl Fn(u64, Machine) -> Out
         run::<Told<F>>(seed, machine, &port, |recorder, root, what| {
             // SAFETY: 1. The recorder's harts have all of them. And 1. that of the run.
             let mmu = unsafe { SfenceVma::with_asids(NoIpi, recorder, asids).with_kernel_root(root) };
-            recorder.calls(mmu, what);
+            if leaves {
+                recorder.leaves(mmu, (seed, machine.cpus, machine.asids));
+            } else {
+                recorder.calls(mmu, what);
+            }
         })
     }
 }
@@ -75,6 +84,12 @@ fn random_calls_have_no_finding() {
     is_clean(&[3], &ALL, machine_of::<Sv48>(u16::MAX));
     // The library uses more numbers than the harts have.
     is_clean(&[5], &ALL, machine_of::<Sv39>(2));
+}
+
+#[test]
+fn leaves_of_every_size_have_no_finding() {
+    leaves_are_clean(machine_with::<Sv39Napot>(u16::MAX, true));
+    leaves_are_clean(machine_with::<Sv39>(u16::MAX, true));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! Not seen: `ALLE1IS`, as a guest has no kernel's half.
 use crate::aarch64::{address, level_of_page, level_of_range, named, range, tag};
-use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, run};
+use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, leaves_are_clean, run};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::aarch64::{Barrier, Features, GuestInstructions, GuestOp, Instructions, Op, Stage2};
 use ptarmigan::cpu::Pinned;
@@ -161,6 +161,11 @@ unsafe impl GuestInstructions for &Hypervisor<'_, '_, '_> {
 }
 
 fn machine(features: Features) -> impl Fn(u64, Machine) -> Outcome {
+    machine_with(features, false)
+}
+
+/// A machine, with leaves of every size in place of random calls.
+fn machine_with(features: Features, leaves: bool) -> impl Fn(u64, Machine) -> Outcome {
     move |seed, machine| {
         let config = Config { asids: true, barriers: true, accessed_dirty: true, ..Config::new(F::arch()) };
         let port = Port { config, tag, register: |root| root };
@@ -169,7 +174,11 @@ fn machine(features: Features) -> impl Fn(u64, Machine) -> Outcome {
             let hypervisor = Hypervisor { cpus: recorder, begun, empty: root.0 };
             // SAFETY: 1. The recorder's CPUs have them. And 1. that of the run.
             let mmu = unsafe { Stage2::with_features(NoIpi, &hypervisor, features).with_kernel_root(root) };
-            recorder.calls(mmu, what);
+            if leaves {
+                recorder.leaves(mmu, (seed, machine.cpus, machine.asids));
+            } else {
+                recorder.calls(mmu, what);
+            }
         })
     }
 }
@@ -202,6 +211,13 @@ fn random_calls_have_no_finding() {
     is_clean(&[0, 5], &with(&["alle1", "ripas2e1is", "ripas2le1is"]), machine(RANGES));
     // The library uses more numbers than the CPUs have.
     is_clean(&[9], &with(&["alle1"]), machine(Features { asids: 6, ..PAGES }));
+}
+
+#[test]
+fn leaves_of_every_size_have_no_finding() {
+    for features in [PAGES, RANGES, Features { ranges: false, ..RANGES }] {
+        leaves_are_clean(machine_with(features, true));
+    }
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn a_pcid_that_is_not_loaded_is_not_flushed_by_invlpg() {
         mmu.invalidate(&pin, &Invalidation { space, asid, scope, tables_freed, reload_root: false });
         std::mem::take(&mut *log.0.lock().unwrap()).join(", ")
     };
-    let page = Scope::Page(0x5000);
+    let page = Scope::Page { at: 0x5000, shift: 12 };
     assert_eq!(executed(ALL, 1, page, true), "invlpg 0x5000");
     assert_eq!(executed(ALL, 1, Scope::Full, true), "cr3 0x1001");
     assert_eq!(executed(ALL, 2, page, false), "invpcid Page { pcid: 2, at: 20480 }");

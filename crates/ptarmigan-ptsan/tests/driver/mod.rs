@@ -1,5 +1,5 @@
 //! Random calls on a machine under the sanitizer.
-mod rng;
+pub mod rng;
 
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};

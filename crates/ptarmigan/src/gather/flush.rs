@@ -74,6 +74,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         if !is_flushed && (self.has_work() || !tables.is_empty()) && !self.was_not_hashed() {
             let large = self.large;
             self.end_run();
+            if self.largest > large {
+                self.runs.mix();
+            }
             self.flags.may_park = may_park;
             self.flags.may_defer &= may_park && self.can_be_deferred(&tables);
             let debt = self.space.debt();

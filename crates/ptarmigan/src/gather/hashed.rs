@@ -67,7 +67,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             }
             self.runs.add_hashed();
         }
-        self.changed(va, va + (1 << F::PAGE_SHIFT));
+        self.changed_run(va, va + (1 << F::PAGE_SHIFT));
     }
 
     /// Returns whether the stale pages are known one by one, and no software reads the tables

@@ -135,6 +135,9 @@ pub struct Gather<'a, M: Machine> {
     /// Binary logarithm of the bytes of the smallest large page in the runs, if all pages in them
     /// are large; 0 otherwise.
     large: u8,
+    /// Binary logarithm of the bytes of the largest large page that it was told of; 0 if there is
+    /// none, [`UNKNOWN`](stale::UNKNOWN) if it may have been of any size.
+    largest: u8,
     flags: FlushFlags,
     tables: Unhooked,
     data: DataChains,
@@ -207,6 +210,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             end: 0,
             runs: Runs::new(stride),
             large: 0,
+            largest: 0,
             flags: FlushFlags::default(),
             tables: const { Unhooked::new() },
             data: const { DataChains::new() },
@@ -230,7 +234,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     ) -> Self {
         let mut gather = Self::open(on, space, stride, may_be_private);
         gather.ends = End::Page;
-        gather.changed(at, at + (1 << stride));
+        gather.changed_run(at, at + (1 << stride));
         gather
     }
 
@@ -257,7 +261,10 @@ impl<'a, M: Machine> Gather<'a, M> {
         if on.policy().policy().takes_unhooked().is_some() {
             // The historic policies take tables before the flush, as Linux did: then the flush
             // comes last, as it did.
-            gather.changed(0, if const { <M::Shootdown as Mmu>::WALKS_TABLES } { 1 << stride } else { 0 });
+            gather.changed_pages(
+                0,
+                if const { <M::Shootdown as Mmu>::WALKS_TABLES } { 1 << stride } else { 0 },
+            );
             return;
         }
         if is_unloaded && const { <M::Shootdown as Mmu>::WALKS_TABLES } {
@@ -270,7 +277,7 @@ impl<'a, M: Machine> Gather<'a, M> {
                 gather.nothing_stale();
             } else if !gather.has_changes() {
                 // If no page is named as stale, all are. A page that was not hashed is not found.
-                gather.changed(0, 1 << stride);
+                gather.changed_pages(0, 1 << stride);
             }
             gather.end_run();
         }

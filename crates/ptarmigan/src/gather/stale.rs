@@ -7,8 +7,18 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Notes that entries that map `start..end` have lost a permission or have been cleared. An
     /// `end` of 0 is the end of the address space, so that `0..0` is all of it; otherwise the call
     /// has no effect if `end` is not above `start`.
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    ///
+    /// Pages may be larger than those that the gather was made for, so that its flush names no size
+    /// ([`Scope::page_shift`](crate::tlb::Scope::page_shift)).
+    #[inline]
     pub fn changed(&mut self, start: u64, end: u64) {
+        self.largest = UNKNOWN;
+        self.changed_pages(start, end);
+    }
+
+    /// As [`changed`](Self::changed), for pages of the size that the gather was made for.
+    #[cfg_attr(not(feature = "small"), inline(always))]
+    pub(crate) fn changed_pages(&mut self, start: u64, end: u64) {
         if start < end {
             self.changed_run(start, end);
         } else {
@@ -37,6 +47,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         let within = !((1 << shift) - 1);
         let (start, end) = (start & within, end & within);
+        self.largest = UNKNOWN;
         if start < end {
             self.changed_large(start, end, shift);
         } else {
@@ -47,6 +58,7 @@ impl<'a, M: Machine> Gather<'a, M> {
 
     /// As [`large_changed`](Self::large_changed), for leaves of a format, with `start` below `end`.
     pub(crate) fn changed_large(&mut self, start: u64, end: u64, shift: u32) {
+        self.largest = self.largest.max(shift as u8);
         if self.has_changes() && self.large == 0 {
             return self.changed_run(start, end);
         }
@@ -143,7 +155,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     #[inline(always)]
     pub(super) fn nothing_stale(&mut self) {
         (self.start, self.end) = (0, 0);
-        self.large = 0;
+        (self.large, self.largest) = (0, 0);
         self.runs.clear();
         self.flags.reload_root = false;
         if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
@@ -155,10 +167,14 @@ impl<'a, M: Machine> Gather<'a, M> {
     #[cold]
     pub(super) fn note_everything(&mut self) {
         self.runs.insert(0, 0);
+        self.largest = UNKNOWN;
         self.flags.tables_freed = true;
         self.flags.reload_root = true;
     }
 }
+
+/// The size of pages that nobody told.
+pub(super) const UNKNOWN: u8 = u8::MAX;
 
 /// A run that grows of no page: all pages so far are large. No other run begins where it ends.
 const NO_PAGE: (u64, u64) = (u64::MAX - 1, u64::MAX);

@@ -36,7 +36,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         } else if !self.flags.tables_freed {
             self.flags.tables_freed = true;
             if !self.has_changes() && !self.is_exact() {
-                self.changed(at, at.wrapping_add(1 << self.runs.shift()));
+                self.changed_pages(at, at.wrapping_add(1 << self.runs.shift()));
             }
         }
         // SAFETY: points 1 to 3 are those of `push`.
@@ -51,7 +51,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         // Operations go along ascending addresses: mostly the run that grows has its last pages.
         let grows = self.start != self.end && self.start <= last && self.end > at;
         if !grows && !self.runs.meets(at, last) {
-            self.changed(at, at.wrapping_add(1 << self.runs.shift()));
+            self.changed_pages(at, at.wrapping_add(1 << self.runs.shift()));
         }
     }
 

@@ -46,7 +46,7 @@ impl<'a, F: Format, M: Machine> Changes<'a, F, M> for Gather<'a, M> {
     fn note_group(&mut self, group: &Group<'_, '_, F, M::Window>) {
         let (start, end) = (group.va(), group.va() + group.bytes());
         if group.level() == Level::PTE {
-            self.changed(start, end);
+            self.changed_pages(start, end);
         } else {
             self.changed_large(start, end, F::shift(group.level()));
         }

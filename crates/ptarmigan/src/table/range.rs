@@ -311,7 +311,7 @@ impl<F: Format> Tables<F> {
             }
         });
         if F::KEPT == 0 && moved.ends().is_some() {
-            gather.changed(at, range.end);
+            gather.changed_pages(at, range.end);
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ impl CpuTally {
     #[inline]
     pub fn count(&self, scope: &Scope) {
         match scope {
-            Scope::Page(_) => self.page.add(1),
+            Scope::Page { .. } => self.page.add(1),
             Scope::Range { .. } | Scope::Runs(_) => self.range.add(1),
             Scope::Full => self.full.add(1),
         }

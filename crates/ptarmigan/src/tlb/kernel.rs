@@ -13,7 +13,8 @@ use core::ptr::NonNull;
 impl<S: Shootdown> Tlb<S> {
     /// Has all CPUs forget `stale` pages of the kernel's half, idle and lazy CPUs too: by
     /// broadcast, or by asking each. The [cost model](super::TlbConfig::costs) decides how; an
-    /// empty set needs no flush.
+    /// empty set needs no flush. A set in which pages have several sizes says so
+    /// ([`Runs::mix`]).
     ///
     /// The caller must call this after it has changed the entries, and before it reuses the memory
     /// that they mapped. If tables go as well, see
@@ -50,7 +51,10 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// As for [`flush_kernel`](Self::flush_kernel).
     pub fn flush_kernel_tables(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
-        self.flush_kernel_all(pin, stale, &Facts::UNKNOWN, true)
+        // An address of a table is no page.
+        let mut stale = *stale;
+        stale.mix();
+        self.flush_kernel_all(pin, &stale, &Facts::UNKNOWN, true)
     }
 
     fn flush_kernel_all(
@@ -73,7 +77,7 @@ impl<S: Shootdown> Tlb<S> {
         };
         self.tally_hashed(pin, &facts);
         self.tally(pin).count_kernel(match scope {
-            Scope::Page(_) => Plan::Pages,
+            Scope::Page { .. } => Plan::Pages,
             Scope::Range { .. } => Plan::Window,
             Scope::Runs(_) => Plan::Runs,
             Scope::Full => Plan::Full,

@@ -50,7 +50,7 @@ impl<S: Shootdown> Tlb<S> {
             let what = Invalidation {
                 space: space.id(),
                 asid: loaded.asid,
-                scope: Scope::Page(page),
+                scope: Scope::Page { at: page, shift },
                 tables_freed: false,
                 reload_root: false,
             };

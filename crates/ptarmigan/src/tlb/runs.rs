@@ -32,6 +32,8 @@ pub struct Runs {
     runs: [Run; MOST],
     len: u8,
     shift: u8,
+    /// Some pages may be larger than 2^`shift` bytes.
+    mixed: bool,
     /// Pages in it that were put into the hash table, where the machine has one.
     hashed: u32,
 }
@@ -40,8 +42,8 @@ impl Runs {
     /// Runs that a set keeps apart.
     pub const MOST: usize = 8;
 
-    /// Makes an empty set of pages of 2^`shift` bytes. Another number than 1 to 63 is taken for the
-    /// nearest of these.
+    /// Makes an empty set of pages of 2^`shift` bytes each: see [`mix`](Self::mix). Another number
+    /// than 1 to 63 is taken for the nearest of these.
     #[inline]
     pub const fn new(shift: u32) -> Self {
         let shift = match shift {
@@ -49,7 +51,7 @@ impl Runs {
             64.. => 63,
             shift => shift as u8,
         };
-        Runs { runs: [Run { first: 0, end: 0 }; MOST], len: 0, shift, hashed: 0 }
+        Runs { runs: [Run { first: 0, end: 0 }; MOST], len: 0, shift, mixed: false, hashed: 0 }
     }
 
     /// Makes a set of the pages that lie in `start..end`, wholly or partly.
@@ -58,6 +60,20 @@ impl Runs {
         let mut runs = Runs::new(shift);
         runs.insert(start, end);
         runs
+    }
+
+    /// Notes that pages in it may be larger than 2^`shift` bytes, or are there for links of tables. A
+    /// flush then names no size of pages ([`Scope::page_shift`](super::Scope::page_shift)): hardware
+    /// that is told one need not forget a page of another size.
+    #[inline]
+    pub const fn mix(&mut self) {
+        self.mixed = true;
+    }
+
+    /// Returns whether pages in it may be larger than 2^`shift` bytes.
+    #[inline]
+    pub const fn is_mixed(&self) -> bool {
+        self.mixed
     }
 
     /// Inserts the pages that lie in `start..end`, wholly or partly. An `end` of 0 is the end of
@@ -143,6 +159,7 @@ impl Runs {
     #[cold]
     pub(crate) fn coarser(&self, shift: u32) -> Self {
         let mut coarser = Runs::new(shift.max(self.shift()));
+        coarser.mixed = self.mixed;
         for (start, end) in self.iter() {
             coarser.insert(start, end);
         }
@@ -153,6 +170,7 @@ impl Runs {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+        self.mixed = false;
     }
 
     /// Counts a page that was put into the hash table.

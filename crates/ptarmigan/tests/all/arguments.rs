@@ -55,7 +55,7 @@ fn pages_of_no_size_are_none() {
     assert_eq!(VirtRange::pages(VirtAddr(0), 1, 64), None);
     assert_eq!(VirtRange::pages(VirtAddr(0), 1, u32::MAX), None);
     assert_eq!(VirtRange { start: 1, end: 0 }.len(), 0);
-    let scope = Scope::Range { start: 0, end: 1, stride: 64 };
+    let scope = Scope::Range { start: 0, end: 1, stride: 64, mixed: false };
     assert_eq!((scope.len(), scope.pages().map(Iterator::count)), (0, Some(0)));
     // Larger pages cover the inserted ones, too.
     for (shift, taken) in [(0, 1), (64, 63), (u32::MAX, 63)] {

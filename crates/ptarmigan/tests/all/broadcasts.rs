@@ -250,13 +250,17 @@ fn the_kernels_half_is_flushed_on_every_cpu_or_by_one_broadcast() {
     let last = Runs::one(0u64.wrapping_sub(2 * PAGE), 0, 12);
     let costs = CostModel::Costs(Costs { run: 1, window: 1, ..Costs::new(10, 5000) });
     for (costs, stale, scope) in [
-        (CostModel::LINUX, Runs::one(HALF, HALF + 1, 12), Scope::Page(HALF)),
+        (CostModel::LINUX, Runs::one(HALF, HALF + 1, 12), Scope::Page { at: HALF, shift: 12 }),
         (
             CostModel::LINUX,
             Runs::one(HALF, HALF + 5 * PAGE, 12),
-            Scope::Range { start: HALF, end: HALF + 5 * PAGE, stride: 12 },
+            Scope::Range { start: HALF, end: HALF + 5 * PAGE, stride: 12, mixed: false },
         ),
-        (CostModel::LINUX, last, Scope::Range { start: 0u64.wrapping_sub(2 * PAGE), end: 0, stride: 12 }),
+        (
+            CostModel::LINUX,
+            last,
+            Scope::Range { start: 0u64.wrapping_sub(2 * PAGE), end: 0, stride: 12, mixed: false },
+        ),
         (CostModel::LINUX, apart, Scope::Full),
         (costs, apart, Scope::Runs(apart)),
     ] {
@@ -371,7 +375,7 @@ fn stale_slots_are_forgotten_by_any_plan_and_other_cpus_are_asked_once() {
     let mut apart = SlotSet::new(HALF, 12);
     (0..20).for_each(|slot| apart.insert(3 * slot));
     let at = |slot| HALF + slot * PAGE;
-    let pages: Vec<Scope> = (0..20).map(|slot| Scope::Page(at(3 * slot))).collect();
+    let pages: Vec<Scope> = (0..20).map(|slot| Scope::Page { at: at(3 * slot), shift: 12 }).collect();
     let runs: Vec<Scope> = [0..8, 8..16, 16..20]
         .map(|part| {
             let mut runs = Runs::new(12);
@@ -379,7 +383,7 @@ fn stale_slots_are_forgotten_by_any_plan_and_other_cpus_are_asked_once() {
             Scope::Runs(runs)
         })
         .to_vec();
-    let window = vec![Scope::Range { start: HALF, end: at(58), stride: 12 }];
+    let window = vec![Scope::Range { start: HALF, end: at(58), stride: 12, mixed: false }];
     let mut one = SlotSet::new(HALF, 12);
     one.insert(1000);
     let costs = |page, ranged_page, window, full| {
@@ -391,7 +395,7 @@ fn stale_slots_are_forgotten_by_any_plan_and_other_cpus_are_asked_once() {
         (costs(1000, 500, 1, 5000), apart, vec![Scope::Full]),
         (CostModel::LINUX, apart, vec![Scope::Full]),
         (CostModel::LinuxCeiling { pages: 58 }, apart, window),
-        (CostModel::LINUX, one, vec![Scope::Page(at(1000))]),
+        (CostModel::LINUX, one, vec![Scope::Page { at: at(1000), shift: 12 }]),
         (CostModel::LINUX, SlotSet::new(HALF, 12), vec![]),
     ] {
         let everybody = |cpus: u16| -> Vec<(u16, Scope)> {

@@ -75,7 +75,7 @@ fn pages_wait_for_the_cpus_that_run_in_the_space_and_nobody_is_asked() {
         m.tlb().catch_up(b.pin(), Some(space.tlb())).unwrap();
         fill(a, &mut space, AT, 1);
         space.edit(a).unwrap().madvise(pages(AT, 1), Advice::DontNeed).unwrap();
-        let page = Scope::Page(AT);
+        let page = Scope::Page { at: AT, shift: 12 };
         assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
     });
 }

@@ -191,10 +191,10 @@ proptest! {
                 Scope::Full => of(Plan::Full),
                 Scope::Runs(_) => of(Plan::Runs).min(of(Plan::Pages)),
                 // One run may be told by any of them.
-                Scope::Range { .. } | Scope::Page(_) if stale.len() == 1 => {
+                Scope::Range { .. } | Scope::Page { .. } if stale.len() == 1 => {
                     of(Plan::Runs).min(of(Plan::Pages)).min(of(Plan::Window))
                 }
-                Scope::Range { .. } | Scope::Page(_) => of(Plan::Window),
+                Scope::Range { .. } | Scope::Page { .. } => of(Plan::Window),
             };
             let cap = |sum: u128| sum.min(u128::from(u64::MAX));
             prop_assert_eq!(cap(paid), cap(cheapest(&costs, &shape, &facts)), "{:?}", scope);
@@ -210,7 +210,7 @@ fn one_stale_slot_is_one_page_operation_under_every_rule_but_always_full() {
         [CostModel::LINUX, CostModel::ALWAYS_PAGE, CostModel::Costs(POWER3), CostModel::Costs(calibrated)]
     {
         let plan = model.plan_slots(&one, &Facts::default());
-        assert_eq!(scopes(&one, plan), [Scope::Page(BASE + 700 * PAGE)], "{model:?}");
+        assert_eq!(scopes(&one, plan), [Scope::Page { at: BASE + 700 * PAGE, shift: 12 }], "{model:?}");
     }
     let plan = CostModel::ALWAYS_FULL.plan_slots(&one, &Facts::default());
     assert_eq!(scopes(&one, plan), [Scope::Full]);
@@ -224,7 +224,7 @@ fn on_the_machine_of_2001_a_full_window_of_hashed_slots_is_never_flushed_with_ev
         assert_ne!(model.plan_slots(&slots, &Facts::default()), Plan::Full, "{n}");
     }
     let all = set(&(0..1024).collect());
-    let window = Scope::Range { start: BASE, end: BASE + 1024 * PAGE, stride: SHIFT };
+    let window = Scope::Range { start: BASE, end: BASE + 1024 * PAGE, stride: SHIFT, mixed: false };
     assert_eq!(scopes(&all, model.plan_slots(&all, &Facts::default())), [window]);
     let work = all.shape().work(Plan::Runs, &POWER3, &Facts::default());
     let microseconds = POWER3.price(&work) / 1_000_000;
@@ -306,7 +306,7 @@ fn a_slot_that_cannot_be_named_makes_everything_stale() {
     for slot in [2, 3] {
         last.insert(slot);
     }
-    let end = Scope::Range { start: 0u64.wrapping_sub(2 * PAGE), end: 0, stride: SHIFT };
+    let end = Scope::Range { start: 0u64.wrapping_sub(2 * PAGE), end: 0, stride: SHIFT, mixed: false };
     assert_eq!(scopes(&last, Plan::Runs), [end]);
     assert!(end.covers(u64::MAX));
 }

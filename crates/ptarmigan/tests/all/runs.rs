@@ -139,13 +139,13 @@ fn parts_of_pages_are_pages_and_nothing_is_nothing() {
     }
     assert_eq!(CostModel::LINUX.plan(&stale), Scope::Full, "nobody said where");
     stale.insert(PAGE + 5, PAGE + 6);
-    assert_eq!(CostModel::LINUX.plan(&stale), Scope::Page(PAGE));
+    assert_eq!(CostModel::LINUX.plan(&stale), Scope::Page { at: PAGE, shift: 12 });
     stale.insert(2 * PAGE - 1, 2 * PAGE + 1);
     assert_eq!(stale.iter().collect::<Vec<_>>(), [(PAGE, 3 * PAGE)]);
     // The last page there is.
     let last = Runs::one(0u64.wrapping_sub(PAGE), 0, SHIFT);
     assert_eq!((last.pages(), last.hull()), (1, Some((0u64.wrapping_sub(PAGE), 0))));
-    let all = Scope::Range { start: PAGE, end: 0, stride: SHIFT };
+    let all = Scope::Range { start: PAGE, end: 0, stride: SHIFT, mixed: false };
     assert!(all.covers(u64::MAX) && !all.covers(5));
 }
 
@@ -178,7 +178,10 @@ fn linux_counts_from_the_first_page_to_the_last() {
     }
     let mut apart = Runs::one(0, PAGE, SHIFT);
     apart.insert(32 * PAGE, 33 * PAGE);
-    assert_eq!(CostModel::LINUX.plan(&apart), Scope::Range { start: 0, end: 33 * PAGE, stride: SHIFT });
+    assert_eq!(
+        CostModel::LINUX.plan(&apart),
+        Scope::Range { start: 0, end: 33 * PAGE, stride: SHIFT, mixed: false }
+    );
     apart.insert(33 * PAGE, 34 * PAGE);
     assert_eq!(CostModel::LINUX.plan(&apart), Scope::Full);
     assert_eq!(costs(10, 1, 1000).plan(&apart), Scope::Runs(apart));

@@ -72,6 +72,11 @@ fn change<M: Machine>(on: On<'_, M>, space: &SpaceTlb, start: u64, n: u64) {
     gather.finish();
 }
 
+/// The scope of a [`change`] of one page, whose size nobody told.
+fn changed_page(at: u64) -> Scope {
+    Scope::Range { start: at, end: at + PAGE, stride: 12, mixed: true }
+}
+
 /// The CPU begins to run in a space without tables.
 fn run_in<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, space: &SpaceTlb) {
     // SAFETY: 1. there is no MMU that would walk tables.
@@ -100,13 +105,17 @@ fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
         run_in(m.tlb(), &pin_b, &space);
         told.take();
         change(a, &space, 0x4000, 1);
-        let page = Scope::Page(0x4000);
+        let page = changed_page(0x4000);
         assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
         // CPU 1 misses one while it is lazy, and is one step behind when the next comes, which is
         // then not enough.
         m.tlb().rest(&pin_b, &space).unwrap();
         change(a, &space, 0x5000, 1);
-        assert_eq!(told.take(), [Told::Forget(0, Scope::Page(0x5000))], "lazy CPUs are spared");
+        assert_eq!(
+            told.take(),
+            [Told::Forget(0, changed_page(0x5000))],
+            "lazy CPUs are spared"
+        );
         run_in(m.tlb(), &pin_b, &space);
         assert!(matches!(told.take()[..], [Told::Load { cpu: 1, keep: false, .. }]), "it catches up");
         change(b, &space, 0x6000, 1);
@@ -264,7 +273,7 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
             let Some(Told::Load { keep: false, .. }) = told.take().pop() else { panic!("nothing is kept") };
             // And on the other side order still holds.
             change(a, &space, 0x5000, 1);
-            let page = Scope::Page(0x5000);
+            let page = changed_page(0x5000);
             assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
             m.tlb().deactivate(&pin_a, &space).unwrap();
             m.tlb().deactivate(&pin_b, &space).unwrap();

@@ -492,7 +492,7 @@ unsafe impl Mmu for &Broken<'_> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
-        let Scope::Page(va) = request.scope else { return };
+        let Scope::Page { at: va, .. } = request.scope else { return };
         let host = self.host.unwrap();
         let mut at = PhysAddr(self.root.load(SeqCst));
         for level in (0..4).map(Level).rev() {

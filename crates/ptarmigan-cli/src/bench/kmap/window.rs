@@ -73,7 +73,7 @@ impl RealWindow {
             self.advise((start - base) as usize, (end - start) as usize, libc::MADV_DONTNEED);
         };
         match scope {
-            Scope::Page(at) => one(*at, at + PAGE as u64),
+            Scope::Page { at, shift } => one(*at, at + (1 << shift)),
             Scope::Range { start, end, .. } => one(*start, *end),
             Scope::Runs(_) => scope.runs().into_iter().flatten().for_each(|(start, end, _)| one(start, end)),
             Scope::Full => one(base, base + BYTES as u64),

@@ -108,9 +108,8 @@ on_a_board!(
 // SAFETY: 1. The `IS` forms between their barriers reach all CPUs. `VALE1IS` drops the page under
 // the number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,
 // `ASIDE1IS` everything under the number that is not global. `DSB ISHST` comes before: walks find
-// earlier stores. A level is named for `VALE1IS` alone, and only if each page has the size of a
-// granule: the library has such leaves at the last level only. Ranges name the granule of the
-// tables. 2. `VAAE1IS` drops the page and the links to it under all numbers, global or not;
+// earlier stores. A level is named for `VALE1IS` alone, and only if all pages have one size, which
+// is that of the leaves of the level. Ranges name the granule of the tables. 2. `VAAE1IS` drops the page and the links to it under all numbers, global or not;
 // `VMALLE1IS` everything. 3. Other spaces have other numbers, and translations under this one are
 // dropped after the load unless `keep`; the number 0, which spaces may share, is never kept.
 // `forget_all` drops everything of this CPU, after the load: no walk of the tables before is left.

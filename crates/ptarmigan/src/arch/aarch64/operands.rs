@@ -1,5 +1,5 @@
 //! Makes the operands of `TLBI` from the addresses to forget.
-use super::features::Features;
+use super::features::{Features, Granule};
 use super::ranges::{Part, split};
 use crate::addr::FRAME_SHIFT;
 use crate::tlb::Scope;
@@ -14,8 +14,7 @@ pub(super) const MOST_NEW: u64 = 64;
 const PAGE: u64 = (1 << 44) - 1;
 /// Granules of one run beyond which everything is forgotten instead: 16 GiB in pages of 4 KiB.
 const MOST_GRANULES: u64 = 1 << 22;
-/// Operands for one page and for a range: the first bit of the level's field. With the granule's
-/// number before it, 3 is the last level.
+/// Operands for one page and for a range: the first bit of the level's field.
 const TTL_SHIFT: u32 = 44;
 const RANGE_TTL_SHIFT: u32 = 37;
 const LAST_LEVEL: u64 = 3;
@@ -40,19 +39,34 @@ pub(super) const fn page(at: u64) -> u64 {
     at >> FRAME_SHIFT & PAGE
 }
 
+/// Returns the number of the level whose leaves have 2^`shift` bytes, as operands name it behind the
+/// number of the granule (Arm ARM, "TLBI", the field TTL). `None` if there is no such leaf, or none
+/// that every CPU with the granule knows: operands then say nothing, and CPUs look at every level.
+const fn level(granule: Granule, shift: u32) -> Option<u64> {
+    // Entries of 8 bytes fill a granule.
+    let (last, bits) = (granule.shift(), granule.shift() - 3);
+    match shift.checked_sub(last) {
+        Some(0) => Some(LAST_LEVEL),
+        Some(above) if above == bits => Some(LAST_LEVEL - 1),
+        Some(above) if above == 2 * bits && matches!(granule, Granule::K4) => Some(LAST_LEVEL - 2),
+        _ => None,
+    }
+}
+
 /// Calls `f` with operands for the pages of a scope, all of them if it is full. `pages` says that
-/// no table has gone, only entries of pages: operands name their level then, the last one, if the
-/// pages have the size of a granule. Otherwise they say nothing, and CPUs look at every level.
+/// no table has gone, only entries of pages: operands name their level then, if all have one size.
+/// Otherwise they say nothing, and CPUs look at every level.
 pub(super) fn of(features: &Features, scope: &Scope, pages: bool, mut f: impl FnMut(Operand)) {
     let Some(runs) = scope.runs() else { return f(Operand::All) };
+    let Features { ranges, ttl, granule, .. } = *features;
+    let named = scope.page_shift().filter(|_| ttl && pages);
+    let (ttl, range_ttl) = match named.and_then(|shift| level(granule, shift)) {
+        Some(level) => ((granule.tg() << 2 | level) << TTL_SHIFT, level << RANGE_TTL_SHIFT),
+        None => (0, 0),
+    };
     for (start, end, stride) in runs {
-        let Features { ranges, ttl, granule, .. } = *features;
-        let (ttl, range_ttl) = match ttl && pages && stride <= granule.shift() {
-            true => ((granule.tg() << 2 | LAST_LEVEL) << TTL_SHIFT, LAST_LEVEL << RANGE_TTL_SHIFT),
-            false => (0, 0),
-        };
         let granules = end.wrapping_sub(start) >> granule.shift();
-        if end == start.wrapping_add(1) {
+        if end.wrapping_sub(start) >> stride == 1 {
             f(Operand::Page(ttl | page(start)));
         } else if granules > MOST_GRANULES {
             f(Operand::All);

@@ -102,8 +102,8 @@ on_a_board!(
 // tables have gone, the links on the way to it as well, and `VMALLE1IS`, after a `DSB ISH`, all
 // that the guest's own tables went into. `VMALLS12E1IS` drops everything under the VMID. `DSB
 // ISHST` comes before: walks find earlier stores. A level is named for `IPAS2LE1IS` alone, and only
-// if each page has the size of a granule: the library has such leaves at the last level only.
-// Ranges name the granule of the tables. While another VMID is loaded for that, its root is an
+// if all pages have one size, which is that of the leaves of the level. Ranges name the granule of
+// the tables. While another VMID is loaded for that, its root is an
 // empty table, in which a walk finds nothing to keep. 2. There is no kernel's half; `ALLE1IS` drops
 // everything. 3. Other guests have other VMIDs, and translations under this one are dropped after
 // the load unless `keep`; the number 0, which guests may share, is never kept. `forget_all` drops

@@ -156,7 +156,7 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
         let pcid = self.pcid(what.asid);
         let is_loaded = pcid == self.current(pin);
-        if let Scope::Page(at) = what.scope
+        if let Scope::Page { at, .. } = what.scope
             && is_loaded
             && !what.reload_root
         {
@@ -169,7 +169,7 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
         let one_pcid = !self.features.pcid || self.features.global_kernel;
         match scope {
-            Scope::Page(at) if one_pcid => self.instructions.invlpg(pin, *at),
+            Scope::Page { at, .. } if one_pcid => self.instructions.invlpg(pin, *at),
             _ => self.invalidate_more_of_kernel(pin, scope, one_pcid),
         }
     }

@@ -13,6 +13,8 @@ pub(super) struct Stale<'a, M: Machine> {
     /// Binary logarithm of the bytes of the smallest large page, if all pages are large; 0
     /// otherwise.
     large: u32,
+    /// Binary logarithm of the bytes of the largest large page.
+    largest: u32,
     /// Pages in it that were hashed.
     hashed: u32,
     /// Whether the flush of the range is still to come.
@@ -24,9 +26,10 @@ impl<'a, M: Machine> Stale<'a, M> {
     /// range is stale.
     pub fn begin(on: On<'a, M>, range: Span, shift: u32, owed: &'a mut bool) -> Result<Self, TlbRefusal> {
         on.tlb().may_flush(on.pin())?;
-        let runs = if *owed { range.pages(shift) } else { Runs::new(shift) };
+        // Nobody knows the sizes of the pages in a range that owes a flush.
+        let (runs, largest) = if *owed { (range.pages(shift), u32::MAX) } else { (Runs::new(shift), 0) };
         *owed = true;
-        Ok(Stale { on, runs, large: 0, hashed: 0, owed })
+        Ok(Stale { on, runs, large: 0, largest, hashed: 0, owed })
     }
 
     /// The CPU that changes the pages.
@@ -68,6 +71,7 @@ impl<'a, M: Machine> Stale<'a, M> {
             self.large = shift;
         }
         self.large = self.large.min(shift);
+        self.largest = self.largest.max(shift);
         self.runs.insert(va, va.wrapping_add(1 << shift));
     }
 
@@ -75,7 +79,7 @@ impl<'a, M: Machine> Stale<'a, M> {
     /// [`flush_tables`](Self::flush_tables). No page of them was hashed.
     #[cold]
     pub fn change_all(&mut self, va: u64, bytes: u64) {
-        self.large = 0;
+        (self.large, self.largest) = (0, u32::MAX);
         self.runs.insert(va, va.wrapping_add(bytes));
     }
 
@@ -97,7 +101,7 @@ impl<'a, M: Machine> Stale<'a, M> {
     pub fn flush_so_far(&mut self) -> Result<(), TlbRefusal> {
         self.flush_pages()?;
         self.runs.clear();
-        self.hashed = 0;
+        (self.largest, self.hashed) = (0, 0);
         Ok(())
     }
 
@@ -109,11 +113,11 @@ impl<'a, M: Machine> Stale<'a, M> {
 
     fn flush_pages(&self) -> Result<(), TlbRefusal> {
         let facts = Facts { hashed: Some(self.hashed as u64), ..Facts::UNKNOWN };
-        if self.large != 0 {
-            let runs = self.runs.coarser(self.large);
-            return self.on.tlb().flush_kernel_with(self.on.pin(), &runs, &facts);
+        let mut runs = if self.large == 0 { self.runs } else { self.runs.coarser(self.large) };
+        if self.largest > self.large {
+            runs.mix();
         }
-        self.on.tlb().flush_kernel_with(self.on.pin(), &self.runs, &facts)
+        self.on.tlb().flush_kernel_with(self.on.pin(), &runs, &facts)
     }
 }
 

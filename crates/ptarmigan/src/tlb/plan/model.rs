@@ -62,7 +62,7 @@ impl CostModel {
     #[inline]
     pub(crate) fn plan_page(&self, page: u64, shift: u32) -> Scope {
         match self {
-            CostModel::LinuxCeiling { pages: 1.. } => Scope::Page(page),
+            CostModel::LinuxCeiling { pages: 1.. } => Scope::Page { at: page, shift },
             _ => self.plan(&Runs::one(page, page.wrapping_add(1 << shift), shift)),
         }
     }
@@ -98,8 +98,11 @@ impl CostModel {
                 _ => {}
             },
         }
-        let stride = stale.shift();
-        *scope = if hull == 1 { Scope::Page(start) } else { Scope::Range { start, end, stride } };
+        let (stride, mixed) = (stale.shift(), stale.is_mixed());
+        *scope = match hull {
+            1 if !mixed => Scope::Page { at: start, shift: stride },
+            _ => Scope::Range { start, end, stride, mixed },
+        };
     }
 
     /// Returns whether one page is forgotten by its address, whatever else is known.

@@ -126,7 +126,7 @@ impl SlotSet {
             Plan::Full => visit(&Scope::Full),
             Plan::Window => visit(&self.range(first, end)),
             Plan::Pages => self.runs().for_each(|(first, end)| {
-                (first..end).for_each(|slot| visit(&Scope::Page(self.address(slot))));
+                (first..end).for_each(|slot| visit(&self.page(self.address(slot))));
             }),
             Plan::Runs => {
                 let mut batch = Runs::new(self.shift());
@@ -152,9 +152,13 @@ impl SlotSet {
 
     fn addresses(&self, start: u64, end: u64) -> Scope {
         if end.wrapping_sub(start) >> self.shift == 1 {
-            Scope::Page(start)
+            self.page(start)
         } else {
-            Scope::Range { start, end, stride: self.shift() }
+            Scope::Range { start, end, stride: self.shift(), mixed: false }
         }
+    }
+
+    const fn page(&self, at: u64) -> Scope {
+        Scope::Page { at, shift: self.shift() }
     }
 }
