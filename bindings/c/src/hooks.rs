@@ -177,6 +177,11 @@ unsafe impl Mmu for Hardware {
     }
 
     fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+        // No page names a link of tables.
+        if cfg!(target_arch = "riscv64") && entry.linked > 0 {
+            call!(self.hooks.invalidate_all, self.hooks.context, number(pin));
+            return;
+        }
         self.pages(number(pin), (0..entry.pages).map(|page| entry.va + (page << entry.shift)));
     }
 }

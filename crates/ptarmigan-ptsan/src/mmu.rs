@@ -316,7 +316,8 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
     }
 
     /// Makes the calling CPU forget pages that were valid, and may be cached with the permissions
-    /// that they lacked; and those that were not, if CPUs keep such entries.
+    /// that they lacked; and those that were not, if CPUs keep such entries, with those on the way
+    /// if tables were linked.
     fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
         let (cpu, stride) = (cpu(pin), 1 << entry.shift);
         let (start, end) = (entry.va, entry.va.wrapping_add(entry.pages << entry.shift));
@@ -328,7 +329,10 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
         };
         self.with(|sanitizer, memory| {
             sanitizer.barrier(cpu, Barrier::Data);
-            if self.keeps_invalid || entry.was != 0 && F::is_present(Level::PTE, entry.was) {
+            if self.keeps_invalid && entry.linked > 0 {
+                let all = entry.space.zip(entry.asid).map(|(space, asid)| self.number(space, asid));
+                sanitizer.flush(memory, cpu, all.map_or(Flush::all(), Flush::space));
+            } else if self.keeps_invalid || entry.was != 0 && F::is_present(Level::PTE, entry.was) {
                 sanitizer.flush(memory, cpu, self.possible(Flush { target, ..Flush::all() }.leaf_only()));
                 sanitizer.barrier(cpu, Barrier::Data);
             }

@@ -365,12 +365,26 @@ impl<'a, M: Machine> On<'a, M> {
         was: u64,
         raw: u64,
     ) {
+        self.became_reachable(space, 0, (va, shift, pages), was, raw);
+    }
+
+    /// As [`became_valid`](Self::became_valid), for entries on the way to which so many levels of
+    /// tables may have been [linked](NewEntry::linked).
+    #[inline]
+    pub(crate) fn became_reachable(
+        self,
+        space: Option<&SpaceTlb>,
+        linked: u8,
+        (va, shift, pages): (u64, u32, u64),
+        was: u64,
+        raw: u64,
+    ) {
         if const { <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID } {
             let asid = space.and_then(|space| self.tlb().number_here(self.pin, space));
             let space = space.map(SpaceTlb::id);
-            let entry = NewEntry { space, asid, va, shift, pages, was, raw };
+            let entry = NewEntry { space, asid, va, shift, pages, was, raw, linked };
             // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's. 2. callers
-            // in this crate have just stored the entries.
+            // in this crate have just stored the entries, or found them.
             unsafe { self.tlb().entry_became_valid(self.pin, &entry) };
         }
     }

@@ -1,9 +1,10 @@
 //! The library's view of this machine: memory in the direct map, harts that invalidate for
 //! themselves and interrupt each other, and the order in which the parts are set up.
 
+use ptarmigan::addr::VirtAddr;
 use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use ptarmigan::format::Sv39;
+use ptarmigan::format::{Access, Sv39};
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, TlbRefusal};
@@ -117,6 +118,12 @@ pub fn answer() {
     mmu::set_answering(&pin, true);
     machine().tlb().serve(&pin);
     mmu::set_answering(&pin, false);
+}
+
+/// Serves a fault of the kernel on its own half; returns whether the access is allowed.
+pub fn serve_fault(at: u64, access: Access) -> bool {
+    let pin = pin();
+    machine().kernel_map().serve_fault(on(&pin), VirtAddr(at), access)
 }
 
 /// Has all harts forget pages of the kernel's half.

@@ -52,6 +52,8 @@ extern "C" fn kernel_interrupt(cause: u64, value: u64, pc: u64) {
         }
         // The time slice is over: the task is preempted as soon as it is entered again.
         Trap::Timer => irq::hold_timer(),
+        // A hart may keep the entry from before a page was mapped.
+        Trap::Page { at, access, .. } if machine::serve_fault(at, access) => {}
         _ => fail(format_args!("trap {cause:#x} in the kernel, address {value:#x}, pc {pc:#x}")),
     }
 }

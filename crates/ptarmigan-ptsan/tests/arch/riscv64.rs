@@ -1,15 +1,23 @@
 //! RISC-V: Sv39, with ASIDs and without.
 //!
-//! Not seen: the fence before a load (software walkers find every store at once), and the fence of
-//! a new entry (the software MMUs cache no entry that is not valid). `FENCE.I` is no translation.
+//! Not seen: the fence before a load (software walkers find every store at once). `FENCE.I` is no
+//! translation.
+use crate::driver;
 use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, leaves_are_clean, run};
+use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Instructions, SfenceVma};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Format, Sv39, Sv39Napot, Sv48};
+use ptarmigan::format::{Attr, Format, Sv39, Sv39Napot, Sv48};
+use ptarmigan::frames::AllocFlags;
+use ptarmigan::machine::Machine as _;
+use ptarmigan::space::{Access, AreaFlags, Done, Space};
+use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::{Delivery, HostMachine};
 use ptarmigan_ptsan::{Told, Watchable};
 use ptsan::{Config, Flush};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Numbers are a hart's own.
 fn tag(cpu: usize, asid: u16) -> u64 {
@@ -61,7 +69,8 @@ fn machine_of<F: Format + Watchable>(asids: u16) -> impl Fn(u64, Machine) -> Out
 fn machine_with<F: Format + Watchable>(asids: u16, leaves: bool) -> impl Fn(u64, Machine) -> Outcome {
     move |seed, machine| {
         // A load of `satp` forgets no translation, whether there are numbers or not.
-        let config = Config { asids: true, keeps_invalid: false, ..Config::new(F::arch()) };
+        // Nothing serves a fault of a tree: its harts have Svvptc.
+        let config = Config { asids: true, keeps_invalid: !leaves, ..Config::new(F::arch()) };
         let port = Port { config, tag, register: |root| 8 << 60 | root >> 12 };
         run::<Told<F>>(seed, machine, &port, |recorder, root, what| {
             // SAFETY: 1. The recorder's harts have all of them. And 1. that of the run.
@@ -100,4 +109,75 @@ fn an_instruction_that_is_left_out_is_found() {
     for left_out in ["sfence.vma va, asid", "sfence.vma x0, asid"] {
         is_found(0, left_out, machine_of::<Sv39>(u16::MAX));
     }
+}
+
+/// Logs fences.
+#[derive(Default)]
+struct Log {
+    fences: Mutex<Vec<(Option<u64>, Option<u16>)>>,
+    satp: AtomicU64,
+}
+
+// SAFETY: No hart has any translation, nor any instruction.
+unsafe impl Instructions for &Log {
+    fn sfence_vma(&self, _: &Pinned<'_>, at: Option<u64>, asid: Option<u16>) {
+        self.fences.lock().unwrap().push((at, asid));
+    }
+    fn satp(&self, _: &Pinned<'_>) -> u64 {
+        self.satp.load(Relaxed)
+    }
+    unsafe fn load_satp(&self, _: &Pinned<'_>, value: u64) {
+        self.satp.store(value, Relaxed);
+    }
+    fn fence_i_everywhere(&self, _: &Pinned<'_>) {}
+}
+
+#[test]
+fn a_fault_that_links_tables_is_fenced_without_an_address() {
+    let (log, host) = (Log::default(), driver::host::<Sv39>(1));
+    // SAFETY: 1. No hart has any translation. And 1. that of the host.
+    let mmu = unsafe { SfenceVma::with_asids(NoIpi, &log, 8).with_kernel_root(host.kernel().root()) };
+    let tlb = TlbConfig { asids: 8, ..TlbConfig::new(1) };
+    let machine =
+        HostMachine::with_tlb(&host, host.quicklists().unwrap(), mmu, tlb, Delivery::AtOnce).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = machine.on(&pin).unwrap();
+    let fenced = || std::mem::take(&mut *log.fences.lock().unwrap());
+
+    let mut space = Space::<Sv39>::new(on).unwrap();
+    let area = VirtRange { start: 0x40_0000, end: 0x80_0000 };
+    let flags = AreaFlags::READ.with(AreaFlags::WRITE);
+    space.edit(on).unwrap().mmap(area, flags, 0).unwrap();
+    space.activate(on).unwrap();
+    fenced();
+    let fault = |space: &mut Space<Sv39>, at| {
+        let done = space.fault(on, VirtAddr(at), Access::Write).unwrap();
+        (done, fenced())
+    };
+    // Two tables are linked.
+    let (Done::Fresh, fences) = fault(&mut space, 0x40_1000) else { panic!("a first touch") };
+    let [(None, asid @ Some(_))] = fences[..] else { panic!("{fences:?}") };
+    assert_eq!(fault(&mut space, 0x40_2000), (Done::Fresh, vec![(Some(0x40_2000), asid)]));
+    assert_eq!(fault(&mut space, 0x60_0000), (Done::Fresh, vec![(None, asid)]), "one is");
+    // Another hart may have linked them.
+    assert_eq!(fault(&mut space, 0x40_1000), (Done::Spurious, vec![(None, asid)]));
+    space.deactivate(on).unwrap();
+    space.end(on).unwrap();
+    fenced();
+
+    let at = |page: u64| VirtAddr((1u64 << 22).wrapping_neg() + page * 4096);
+    let mut range = host.kernel().claim(on, at(0), 1 << 22).unwrap();
+    let attr = Attr(Attr::READ.0 | Attr::ACCESSED.0);
+    for (page, want) in [(1, (None, None)), (2, (Some(at(2).0), None))] {
+        // SAFETY: 1. nobody uses the memory behind the frame, which the host does not have.
+        unsafe { range.map(on, at(page), Pfn(0x10_0000), 1, attr, AllocFlags::NORMAL) }.unwrap();
+        assert_eq!(fenced(), [want]);
+    }
+    let serve = |page, access| (host.kernel().serve_fault(on, at(page), access), fenced());
+    assert_eq!(serve(1, Access::Read), (true, vec![(None, None)]));
+    assert_eq!(serve(1, Access::Write), (false, vec![]), "it is read-only");
+    assert_eq!(serve(3, Access::Read), (false, vec![]));
+    assert!(!host.kernel().serve_fault(on, VirtAddr(0x40_1000), Access::Read), "a program's address");
+    range.release(on, |_, _| {}).map_err(|(e, _)| e).unwrap();
 }

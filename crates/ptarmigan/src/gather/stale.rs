@@ -132,10 +132,11 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     /// Tells the MMU of the entries of `pages` pages from `va` on that it may use now, where it
-    /// wants to know. They were empty; the first one is `raw`.
+    /// wants to know. They were empty; the first one is `raw`. So many levels of tables were
+    /// `linked` for them.
     #[inline(always)]
-    pub(crate) fn became_valid(&self, va: u64, pages: u64, raw: u64) {
-        self.on.became_valid(Some(self.space), va, self.runs.shift(), pages, 0, raw);
+    pub(crate) fn became_valid(&self, linked: u8, va: u64, pages: u64, raw: u64) {
+        self.on.became_reachable(Some(self.space), linked, (va, self.runs.shift(), pages), 0, raw);
     }
 
     /// Tells the MMU of the entries of `pages` pages from `va` on that allow more than they did
@@ -149,6 +150,13 @@ impl<'a, M: Machine> Gather<'a, M> {
     #[inline]
     pub(crate) fn became_valid_leaf(&self, va: u64, shift: u32, was: u64, raw: u64) {
         self.on.became_valid(Some(self.space), va, shift, 1, was, raw);
+    }
+
+    /// As [`became_valid_leaf`](Self::became_valid_leaf), for a leaf whose entry was empty and for
+    /// which so many levels of tables were `linked`.
+    #[inline]
+    pub(crate) fn became_reachable_leaf(&self, linked: u8, va: u64, shift: u32, raw: u64) {
+        self.on.became_reachable(Some(self.space), linked, (va, shift, 1), 0, raw);
     }
 
     /// Forgets where something had changed.

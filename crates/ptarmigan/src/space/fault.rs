@@ -12,7 +12,7 @@ use crate::gather::{Gather, release_flushed};
 use crate::machine::{Machine, On, Unmapped};
 use crate::page::Level;
 use crate::table::{Descent, Leaf, Locked, NeedsBreak, PutError, Use};
-use crate::tlb::{SpaceTlb, TlbRefusal};
+use crate::tlb::{NewEntry, SpaceTlb, TlbRefusal};
 use core::fmt;
 
 /// The effect of a fault.
@@ -372,7 +372,8 @@ impl<F: Format> State<F> {
                 if private_write {
                     self.note_private(on, flags, at.hint);
                 }
-                on.became_valid(Some(at.tlb), page, F::PAGE_SHIFT, 1, 0, F::leaf(Level::PTE, pfn, attr));
+                let (linked, place) = (self.tables.take_linked::<M>(), (page, F::PAGE_SHIFT, 1));
+                on.became_reachable(Some(at.tlb), linked, place, 0, F::leaf(Level::PTE, pfn, attr));
                 if done == Done::Backed && access != Access::Write && m.fault_around() > 1 {
                     self.map_around::<M, SHARED>(on, at.tlb, page, at.hint);
                 }
@@ -525,8 +526,8 @@ pub(super) fn spurious<M: Machine>(
     shift: u32,
     raw: u64,
 ) -> Outcome {
-    // The TLB may still hold the former entry.
-    on.became_valid(Some(tlb), page, shift, 1, raw, raw);
+    // The TLB may still hold the former entry, or one from before another CPU linked tables.
+    on.became_reachable(Some(tlb), NewEntry::ANY_LEVEL, (page, shift, 1), raw, raw);
     // Or a link of a table that has been unlinked, whose flush was left to this CPU. In the middle
     // of a flush it faults once more.
     let _ = on.tlb().catch_up(on.pin(), Some(tlb));

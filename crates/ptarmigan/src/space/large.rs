@@ -283,7 +283,8 @@ impl<F: Format> State<F> {
                 block.keep();
                 self.areas.begin_private(on, hint);
             }
-            on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
+            let linked = self.tables.take_linked::<M>();
+            on.became_reachable(Some(tlb), linked, (start, F::shift(level), 1), 0, raw);
             return Some(Outcome::Done(done));
         }
         self.tables.unreserve_large(on);

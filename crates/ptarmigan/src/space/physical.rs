@@ -258,7 +258,8 @@ impl<F: Format> State<F> {
             if !self.tables.put::<M, SHARED>(on, page, leaf, new)? {
                 return Ok(Outcome::Again);
             }
-            on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, 0, new);
+            let linked = self.tables.take_linked::<M>();
+            on.became_reachable(Some(tlb), linked, (page, F::PAGE_SHIFT, 1), 0, new);
             return Ok(Outcome::Done(Done::Backed));
         }
         let Ok(leaf) = leaf else { return Ok(Outcome::Again) };

@@ -59,6 +59,13 @@ impl<T> SpinLock<T> {
         SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<SpinLockGuard<'_, T>> {
+        let masked = Masked::now();
+        let is_free = !self.held.swap(true, Ordering::Acquire);
+        is_free.then(|| SpinLockGuard { lock: self, _masked: masked, _stay: PhantomData })
+    }
+
     /// Waits for the lock.
     #[inline]
     pub fn lock(&self) -> SpinLockGuard<'_, T> {

@@ -246,6 +246,7 @@ impl<F: Format> Tables<F> {
             self.add_shared(Level(below));
         }
         node.put(index, F::link(level, path.first()));
+        self.note_linked::<M>(level.0);
         Entry::None
     }
 }

@@ -129,7 +129,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         flush_stale::<F, M>(&mut self.tree.gather, page.start, page.end)?;
         self.tree.gather.on().before_mapped::<F>(attr, pfn, 1);
         node.put(index, raw);
-        self.tree.gather.became_valid(page.start, 1, raw);
+        self.tree.gather.became_valid(self.tree.tables.take_linked::<M>(), page.start, 1, raw);
         self.advance();
         Ok(())
     }

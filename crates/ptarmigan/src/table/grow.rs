@@ -103,6 +103,7 @@ impl<F: Format> Tables<F> {
         }
         let (at, _) = self.take_leaf_table(on, flags)?;
         self.node(on, Level(1), parent).put(F::index(Level(1), va), F::link(Level(1), at));
+        self.note_linked::<M>(1);
         Ok(at)
     }
 
@@ -127,6 +128,7 @@ impl<F: Format> Tables<F> {
             let link = |at| {
                 let above = Node::<F, _>::with_record(on.window(), record, Level(1), end.at);
                 above.put(F::index(Level(1), va), F::link(Level(1), at));
+                self.note_linked::<M>(1);
             };
             let far = |page| self.put_page(on, va, end.at, page, raw);
             if self.put_at_hand(on, va, AllocFlags::NORMAL, raw, link, far) {
@@ -203,6 +205,7 @@ impl<F: Format> Tables<F> {
         let above = self.node(on, Level(1), above);
         let at = self.fill_page(on, va, page, record, raw);
         above.put(F::index(Level(1), va), F::link(Level(1), at));
+        self.note_linked::<M>(1);
     }
 
     /// Makes `page`, whose record is `record`, a leaf table for `va`, with the leaf `raw`, which
@@ -262,6 +265,7 @@ impl<F: Format> Tables<F> {
             n.store(n.load(Relaxed).wrapping_add(1), Relaxed);
         }
         node.put(F::index(level, va), F::link(level, path.first()));
+        self.note_linked::<M>(level.0);
         Ok(path.leaf_table())
     }
 
@@ -286,6 +290,7 @@ impl<F: Format> Tables<F> {
             let node = self.node(on, end.level, end.at);
             self.add(below, 1);
             node.put(F::index(end.level, va), F::link(end.level, at));
+            self.note_linked::<M>(end.level.0);
             end = Descent { at, level: below };
         }
         Ok(())

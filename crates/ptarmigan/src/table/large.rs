@@ -533,7 +533,7 @@ impl<F: Format> Tables<F> {
         if const { <M::Shootdown as crate::tlb::Mmu>::NEEDS_ENTRY_VALID } {
             for index in from..from + n {
                 let at = va + (index - from) as u64 * size::<F>(level);
-                gather.became_valid_leaf(at, F::shift(level), 0, node.load(index));
+                gather.became_reachable_leaf(self.take_linked::<M>(), at, F::shift(level), node.load(index));
             }
         }
         Ok(())

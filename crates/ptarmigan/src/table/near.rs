@@ -115,6 +115,7 @@ impl<'a, F: Format> Near<'a, F> {
                 let above = Node::<F, _>::with_record(on.window(), record, Level(1), *above);
                 let index = F::index(Level(1), va);
                 above.put_unmarked(index, F::link(Level(1), at));
+                self.tables.note_linked::<M>(1);
                 // Mostly its neighbour came before.
                 let this = va >> F::shift(Level(1)) >> above.line_shift();
                 if this != *line {

@@ -490,7 +490,7 @@ impl<F: Format> Tables<F> {
             pfn = Pfn(pfn.0.wrapping_add(1 << F::PAGE_ORDER));
             F::hinted(Level::PTE, raw)
         });
-        gather.became_valid(va, n, node.load(from));
+        gather.became_valid(self.take_linked::<M>(), va, n, node.load(from));
         Ok(())
     }
 }

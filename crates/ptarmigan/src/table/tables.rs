@@ -9,7 +9,7 @@ use crate::format::{self, Attr, Entry, Format};
 use crate::frames::{AllocFlags, NoFrame, Use};
 use crate::machine::{Machine, On};
 use crate::page::{Clean, Level, MAX_LEVELS};
-use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use crate::tlb::Mmu;
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
@@ -28,6 +28,10 @@ pub(crate) struct Tables<F: Format> {
     /// Whether a large page holds a reference to the whole (`frames/data/large.rs`) of a large data
     /// frame, unless it is special: so it is in spaces. Trees leave frames to their callers.
     pub(super) is_counted: bool,
+    /// The most levels of tables that were linked at once since an MMU was told of entries below
+    /// them, where it wants to know. Faults on a shared space may take the number of each other: the
+    /// CPU that is not told then faults once more, and is told of all levels.
+    linked: AtomicU8,
     _format: PhantomData<F>,
 }
 
@@ -127,8 +131,15 @@ impl<F: Format> Tables<F> {
         }
         let prefers_high_from = AtomicU32::new(on.machine().table_share());
         let (count, reserve) = (Default::default(), Reserve::none());
-        let tables =
-            Tables { root, count, prefers_high_from, reserve, is_counted: false, _format: PhantomData };
+        let tables = Tables {
+            root,
+            count,
+            prefers_high_from,
+            reserve,
+            is_counted: false,
+            linked: AtomicU8::new(0),
+            _format: PhantomData,
+        };
         tables.add(level, 1);
         if F::ROOT_IN_REGISTERS {
             let below = Level(level.0 - 1);
@@ -148,6 +159,28 @@ impl<F: Format> Tables<F> {
         }
         on.tlb().owner_begins(on.pin());
         Ok(tables)
+    }
+
+    /// Notes that tables of so many levels were linked.
+    #[inline(always)]
+    pub(super) fn note_linked<M: Machine>(&self, levels: u8) {
+        if const { <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID } {
+            self.linked.store(self.linked.load(Relaxed).max(levels), Relaxed);
+        }
+    }
+
+    /// Returns how many levels of tables were linked since the last call, for an MMU that wants to
+    /// know.
+    #[inline(always)]
+    pub(crate) fn take_linked<M: Machine>(&self) -> u8 {
+        if const { !<M::Shootdown as Mmu>::NEEDS_ENTRY_VALID } {
+            return 0;
+        }
+        let linked = self.linked.load(Relaxed);
+        if linked != 0 {
+            self.linked.store(0, Relaxed);
+        }
+        linked
     }
 
     /// Gives back tables that no CPU has ever loaded and that are empty.

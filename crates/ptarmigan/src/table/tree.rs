@@ -415,7 +415,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                 put.map_err(|e| MapError::no_table(e, va))?;
             }
         }
-        self.gather.became_valid(va.0, 1, raw);
+        self.gather.became_valid(self.tables.take_linked::<M>(), va.0, 1, raw);
         Ok(())
     }
 
@@ -465,7 +465,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                 this
             });
             if <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID && done > 0 {
-                self.gather.became_valid(va, done as u64, node.load(F::index(Level::PTE, va)));
+                let (linked, raw) = (self.tables.take_linked::<M>(), node.load(F::index(Level::PTE, va)));
+                self.gather.became_valid(linked, va, done as u64, raw);
             }
             va += done as u64 * step;
             if done < n {

@@ -70,13 +70,21 @@ pub struct NewEntry {
     pub was: u64,
     /// The first entry as it is now.
     pub raw: u64,
+    /// How many levels of tables on the way to the entries may have been linked since the calling
+    /// CPU could walk there last: 0 if none was, and [`ANY_LEVEL`](Self::ANY_LEVEL) if other CPUs
+    /// may have. An MMU that caches entries which are not valid may know those from before the
+    /// links, and has to forget them too.
+    pub linked: u8,
 }
 
 impl NewEntry {
+    /// Tables of any level may have been linked.
+    pub const ANY_LEVEL: u8 = u8::MAX;
+
     /// Describes the entry of a page of the kernel's half of 2^`shift` bytes, where the entry was
     /// empty.
     pub const fn of_kernel(va: u64, shift: u32, raw: u64) -> Self {
-        NewEntry { space: None, asid: None, va, shift, pages: 1, was: 0, raw }
+        NewEntry { space: None, asid: None, va, shift, pages: 1, was: 0, raw, linked: 0 }
     }
 }
 

@@ -111,11 +111,7 @@ fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
         // then not enough.
         m.tlb().rest(&pin_b, &space).unwrap();
         change(a, &space, 0x5000, 1);
-        assert_eq!(
-            told.take(),
-            [Told::Forget(0, changed_page(0x5000))],
-            "lazy CPUs are spared"
-        );
+        assert_eq!(told.take(), [Told::Forget(0, changed_page(0x5000))], "lazy CPUs are spared");
         run_in(m.tlb(), &pin_b, &space);
         assert!(matches!(told.take()[..], [Told::Load { cpu: 1, keep: false, .. }]), "it catches up");
         change(b, &space, 0x6000, 1);

@@ -38,7 +38,7 @@ mod spaces;
 
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::format::{Access, Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClass};
 use ptarmigan::highmem::local::{LocalMaps, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError};
@@ -569,6 +569,7 @@ fn range_calls<'k, M: Machine>(
             whole.borrow_mut().push(first);
         }
         read_pages(tlbs, on, its, at.0, 4);
+        assert_eq!(host.kernel().serve_fault(on, at, Access::Read), its.query(on, at).is_some());
         let _ = its.protect(on, at, 3, |attr| attr.without(Attr::WRITE));
         let _ = its.unmap(on, VirtAddr(at.0 + PAGE), 2, gone);
         if let Some(its) = range.take()

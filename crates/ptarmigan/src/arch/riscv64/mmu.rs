@@ -103,7 +103,7 @@ on_a_board!(
 // The kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`); if the
 // space had its number, the links of the space under it are dropped. 5. `SFENCE.VMA` acts on the
 // calling hart. Harts may cache entries that are not valid. A fence with an address says nothing
-// about links of tables. 6. A `KernelRoot` alone is kept. 7. No instruction of these unwinds;
+// about links of tables: if some were linked, the fence has none. 6. A `KernelRoot` alone is kept. 7. No instruction of these unwinds;
 // `unload` does so before it has changed anything, if the kernel's root is missing.
 unsafe impl<B: Ipi, I: Instructions> Mmu for SfenceVma<B, I> {
     const STRUCTURES: Structures = Structures::WholeSpace;
@@ -167,11 +167,11 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for SfenceVma<B, I> {
 
     #[inline]
     fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
-        if entry.pages > MOST_NEW {
-            self.instructions.sfence_vma(pin, None, None);
+        let asid = entry.asid.map(|asid| self.asid(asid));
+        if entry.pages > MOST_NEW || entry.linked > 0 {
+            self.instructions.sfence_vma(pin, None, asid);
             return;
         }
-        let asid = entry.asid.map(|asid| self.asid(asid));
         for page in 0..entry.pages {
             self.instructions.sfence_vma(pin, Some(entry.va.wrapping_add(page << entry.shift)), asid);
         }

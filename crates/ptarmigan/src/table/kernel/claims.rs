@@ -38,12 +38,15 @@ pub(super) struct Holdings {
     pub tables: Unhooked,
     /// The tables that its large pages have reserved.
     pub reserve: Reserve,
+    /// The most levels of tables that were linked at once since the MMU was told of entries below
+    /// them.
+    pub linked: u8,
 }
 
 impl Holdings {
     /// No memory.
     pub fn none() -> Self {
-        Holdings { tables: Unhooked::new(), reserve: Reserve::none() }
+        Holdings { tables: Unhooked::new(), reserve: Reserve::none(), linked: 0 }
     }
 
     /// Takes it out.

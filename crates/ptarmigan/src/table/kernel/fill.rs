@@ -155,7 +155,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             if !can_flush && !F::is_none(node.load(index)) {
                 continue;
             }
-            let Holdings { reserve, tables } = &mut self.holdings;
+            let Holdings { reserve, tables, .. } = &mut self.holdings;
             if reserve.raise::<F, M>(on, needed::<F>(LARGE)).is_err() {
                 break;
             }
@@ -211,7 +211,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         filled: Result<(), E>,
         mut back: impl FnMut(Pfn),
     ) -> Result<(), E> {
-        let (map, reserve) = (self.map, &mut self.holdings.reserve);
+        let (map, linked) = (self.map, core::mem::take(&mut self.holdings.linked));
+        let reserve = &mut self.holdings.reserve;
         if filled.is_err() {
             // No MMU has found, or writes to, entries that are not present.
             map.each_part(on, at, pages, false, |part| match part {
@@ -234,13 +235,14 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                     node.replace(index, Use::Private, |raw| F::map_attr(Level::PTE, raw, |_| attr));
                 }
                 let va = base + first as u64 * Self::PAGE;
-                on.became_valid(None, va, F::PAGE_SHIFT, (last - first + 1) as u64, 0, node.load(first));
+                let place = (va, F::PAGE_SHIFT, (last - first + 1) as u64);
+                on.became_reachable(None, linked, place, 0, node.load(first));
             }
             Part::Large { node, index, va, raw } => {
                 let level = node.level();
                 on.before_mapped::<F>(attr, F::frame(level, raw), size::<F>(level) >> F::PAGE_SHIFT);
                 node.replace(index, Use::Private, |raw| F::map_attr(level, raw, |_| attr));
-                on.became_valid(None, va, F::shift(level), 1, 0, node.load(index));
+                on.became_reachable(None, linked, (va, F::shift(level), 1), 0, node.load(index));
             }
             Part::Group(_) => {}
         });

@@ -186,6 +186,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 self.put_large(on, stretch, attr);
             }
         }
+        self.holdings.linked = 0;
         Ok(())
     }
 
@@ -260,6 +261,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             let index = F::index(end.level, va);
             if F::is_none(node.load(index)) {
                 node.put(index, F::link(end.level, at));
+                self.holdings.linked = self.holdings.linked.max(end.level.0);
             } else {
                 // The owner of a range beside this one was faster.
                 drop(claims);
@@ -284,7 +286,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             if hint { F::hinted(level, raw) } else { raw }
         });
         drop(claims);
-        on.became_valid(None, va, F::shift(level), n, 0, node.load(index));
+        on.became_reachable(None, self.holdings.linked, (va, F::shift(level), n), 0, node.load(index));
     }
 
     /// Splits the page that maps `va` until it is a leaf of a table of `level` or lower, and takes

@@ -1,6 +1,7 @@
 //! The kernel's half: the entries that every root has, and ranges whose owners map pages in them.
 mod claims;
 mod error;
+mod fault;
 mod fill;
 mod groups;
 mod large;

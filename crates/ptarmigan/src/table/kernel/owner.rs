@@ -82,6 +82,8 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             // SAFETY: 1. the flush has named all addresses of the span.
             unsafe { range.give_tables(on) };
         }
+        // Whoever linked them, the first mapping tells the MMU.
+        range.0.holdings.linked = Self::ROOT.0;
         if let Err(e) = self.fill_roots(on, span) {
             if !left {
                 let _new = range.arrive();

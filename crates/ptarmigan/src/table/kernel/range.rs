@@ -225,6 +225,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             let index = F::index(end.level, va);
             if F::is_none(parent.load(index)) {
                 parent.put(index, F::link(end.level, path.first()));
+                self.holdings.linked = self.holdings.linked.max(end.level.0);
             } else {
                 // The owner of a range beside this one was faster.
                 drop(claims);
@@ -300,6 +301,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         F::expresses(attr)?;
         self.prepare(on, at, pages, flags)?;
         self.put_pages(on, at, first, pages, attr.noted(), false);
+        self.holdings.linked = 0;
         Ok(())
     }
 
@@ -324,7 +326,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 if (const { has_groups::<F>() }) && hint { F::hinted(Level::PTE, raw) } else { raw }
             });
             let va = base + low as u64 * Self::PAGE;
-            on.became_valid(None, va, F::PAGE_SHIFT, (high - low + 1) as u64, 0, node.load(low));
+            let place = (va, F::PAGE_SHIFT, (high - low + 1) as u64);
+            on.became_reachable(None, self.holdings.linked, place, 0, node.load(low));
         });
     }
 
