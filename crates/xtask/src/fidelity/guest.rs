@@ -50,6 +50,8 @@ extern "C" fn refused(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     }
 }
 
+// One copy: threads that run at once note the same places.
+#[inline(never)]
 fn touch(at: u64, write: bool) {
     let mut place: u64;
     // SAFETY: the handler passes over an access that is refused; any other access is to memory of
@@ -68,6 +70,26 @@ fn touch(at: u64, write: bool) {
         }
     }
     let _ = place;
+}
+
+/// Of so many steps of threads at once one is followed by a vfork: at the end of its child the
+/// recorder looks at the space that they share.
+const VFORKS: usize = 8;
+
+/// Makes a child that shares the space, and ends at once.
+fn vfork() {
+    extern "C" fn child(_: *mut libc::c_void) -> libc::c_int {
+        0
+    }
+    let mut stack = [0_u128; 1 << 10];
+    let top = stack.as_mut_ptr_range().end;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the child runs a function that only returns, on a stack of its own that grows down
+    // from `top` and lives until the child has ended: the caller waits for that.
+    let pid = unsafe { libc::clone(child, top.cast(), flags, std::ptr::null_mut()) };
+    let mut status = 0;
+    // SAFETY: waitpid writes one int, to a variable that lives until the call returns.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
 }
 
 impl World {
@@ -117,26 +139,49 @@ impl World {
         }
     }
 
+    /// Takes steps beside other threads. No count of theirs would be of one moment, so none waits
+    /// for the recorder. The children of forks are counted.
+    fn steps_at_once(&self, steps: &[Step]) {
+        for (n, step) in steps.iter().enumerate() {
+            self.step(step);
+            if n % VFORKS == VFORKS - 1 {
+                vfork();
+            }
+        }
+    }
+
     fn steps(&self, steps: &[Step]) {
         for step in steps {
-            match step {
-                Step::Call(call) => self.call(call),
-                // SAFETY: the child runs steps only, and ends with `_exit`. There is one thread.
-                Step::Fork(inner) => unsafe {
-                    let child = libc::fork();
-                    if child == 0 {
-                        self.steps(inner);
-                        libc::_exit(0);
-                    }
-                    let mut status = 0;
-                    libc::waitpid(child, &raw mut status, 0);
-                },
-                Step::Thread(inner) => std::thread::scope(|scope| {
-                    scope.spawn(|| inner.iter().for_each(|step| self.steps(std::slice::from_ref(step))));
-                }),
-            }
+            self.step(step);
             // SAFETY: it fails, as there is no such program.
             unsafe { libc::syscall(libc::SYS_execve, c"".as_ptr(), 0, 0) };
+        }
+    }
+
+    fn step(&self, step: &Step) {
+        match step {
+            Step::Call(call) => self.call(call),
+            // SAFETY: the child runs steps only, which allocate nothing and take no lock, and
+            // ends with `_exit`. So other threads of the parent may run.
+            Step::Fork(inner) => unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    self.steps(inner);
+                    libc::_exit(0);
+                }
+                let mut status = 0;
+                libc::waitpid(child, &raw mut status, 0);
+            },
+            Step::Thread(inner) => std::thread::scope(|scope| {
+                scope.spawn(|| inner.iter().for_each(|step| self.steps(std::slice::from_ref(step))));
+            }),
+            Step::Crowd(inner) => std::thread::scope(|scope| {
+                for step in inner {
+                    if let Step::Thread(steps) = step {
+                        scope.spawn(|| self.steps_at_once(steps));
+                    }
+                }
+            }),
         }
     }
 

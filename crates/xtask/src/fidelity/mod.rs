@@ -41,6 +41,13 @@ pub struct FidelityArgs {
     /// Programs start no threads.
     #[arg(long)]
     no_threads: bool,
+    /// Threads at the end of a program that do not wait for each other, each on its own memory; 0
+    /// for none.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=8))]
+    at_once: u8,
+    /// Steps of each of them.
+    #[arg(long, default_value_t = 20)]
+    calls_at_once: usize,
     /// Does not make programs smaller that differ.
     #[arg(long)]
     no_shrink: bool,
@@ -73,7 +80,12 @@ pub fn run(args: &FidelityArgs) -> ExitCode {
             break;
         }
         let allowed = Allowed { forks: !args.no_forks, threads: !args.no_threads };
-        let steps = Random(seed).program(args.calls, allowed);
+        let mut steps = Random::new(seed).program(args.calls, allowed);
+        if allowed.threads && args.at_once > 0 {
+            // Of a seed of its own: the steps before stay as they are.
+            let crowd = Random::new(!seed).crowd(args.at_once.into(), args.calls_at_once, allowed);
+            steps.push(crowd);
+        }
         let found = match checker.check(&steps, args.cpus) {
             Ok(found) => found,
             Err(why) => {

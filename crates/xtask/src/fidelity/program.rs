@@ -33,6 +33,9 @@ pub enum Step {
     Fork(Vec<Step>),
     /// A thread that takes these steps and ends; the others wait.
     Thread(Vec<Step>),
+    /// Threads that take these steps at once, each on its own part of the arena. Steps that are no
+    /// threads are not taken.
+    Crowd(Vec<Step>),
 }
 
 /// The calls: name, number of arguments.
@@ -67,13 +70,26 @@ pub struct Allowed {
     pub threads: bool,
 }
 
-/// A source of random numbers (SplitMix64).
-pub struct Random(pub u64);
+/// A source of random programs (SplitMix64).
+pub struct Random {
+    state: u64,
+    /// The part of the arena that calls are on: first table and number of tables. Calls on the
+    /// whole may reach beyond its end.
+    part: (u64, u64),
+}
+
+/// Tables of the arena.
+const TABLES: u64 = ARENA_PAGES / 512;
 
 impl Random {
+    /// Of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed, part: (0, TABLES) }
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ z >> 31
@@ -90,9 +106,17 @@ impl Random {
     /// An address in the arena: mostly near the ends of tables.
     fn address(&mut self) -> u64 {
         let near = self.pick(&[0, 0, 0, 1, 2, 511, 510, 256]);
-        let page =
-            self.below(ARENA_PAGES / 512) * 512 + if self.below(3) == 0 { self.below(512) } else { near };
+        let (first, tables) = self.part;
+        let table = first + self.below(tables);
+        let page = table * 512 + if self.below(3) == 0 { self.below(512) } else { near };
         ARENA + page * 4096
+    }
+
+    /// Returns a length that ends in the part of the arena at the latest.
+    fn within(&self, at: u64, len: u64) -> u64 {
+        let (first, tables) = self.part;
+        let end = ARENA + (first + tables) * 512 * 4096;
+        if tables == TABLES { len } else { len.min(end - at) }
     }
 
     /// A length in bytes: a few pages, a table's worth, or more.
@@ -109,6 +133,7 @@ impl Random {
     fn call(&mut self) -> Call {
         let at = self.address();
         let len = self.length();
+        let len = self.within(at, len);
         let (name, args) = match self.below(100) {
             0..=17 => ("mmap", self.mmap(at, len)),
             18..=23 => ("munmap", vec![at, len]),
@@ -168,13 +193,32 @@ impl Random {
         const FIXED: u64 = 2;
         const DONTUNMAP: u64 = 4;
         let to = self.address();
-        match self.below(8) {
+        let mut args = match self.below(8) {
             0 => vec![at, len, self.length(), 0, 0],
             1 => vec![at, 0, self.length(), MAYMOVE | FIXED, to],
             2 => vec![at, len, len, MAYMOVE | FIXED | DONTUNMAP, to],
             3 | 4 => vec![at, len, len, MAYMOVE | FIXED, to],
             _ => vec![at, len, self.length(), MAYMOVE | FIXED, to],
+        };
+        let room = if args[4] == 0 { at } else { to };
+        args[2] = self.within(room, args[2]);
+        if args[3] & DONTUNMAP != 0 {
+            args[1] = args[2];
         }
+        args
+    }
+
+    /// Makes `threads` threads of `calls` steps each, which do not wait for each other.
+    pub fn crowd(&mut self, threads: usize, calls: usize, allowed: Allowed) -> Step {
+        let tables = TABLES / threads.max(1) as u64;
+        let part = self.part;
+        let threads = (0..threads as u64).map(|n| {
+            self.part = (n * tables, tables);
+            Step::Thread(self.program(calls, Allowed { threads: false, ..allowed }))
+        });
+        let crowd = Step::Crowd(threads.collect());
+        self.part = part;
+        crowd
     }
 
     /// Makes `calls` steps; children and threads have up to 12 of them.
@@ -204,7 +248,7 @@ pub fn count(steps: &[Step]) -> usize {
         .iter()
         .map(|step| match step {
             Step::Call(_) => 1,
-            Step::Fork(inner) | Step::Thread(inner) => count(inner),
+            Step::Fork(inner) | Step::Thread(inner) | Step::Crowd(inner) => count(inner),
         })
         .sum()
 }
@@ -225,6 +269,7 @@ impl fmt::Display for Text<'_> {
                 }
                 Step::Fork(inner) => write!(f, "fork\n{}end\n", Text(inner))?,
                 Step::Thread(inner) => write!(f, "thread\n{}end\n", Text(inner))?,
+                Step::Crowd(inner) => write!(f, "crowd\n{}end\n", Text(inner))?,
             }
         }
         Ok(())
@@ -238,18 +283,21 @@ impl FromStr for Program {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut open = vec![(false, Vec::new())];
+        /// Makes a block of steps.
+        type Block = fn(Vec<Step>) -> Step;
+        let mut open: Vec<(Block, Vec<Step>)> = vec![(Step::Fork, Vec::new())];
         for (n, line) in text.lines().enumerate() {
             let bad = |what: &str| format!("line {}: {what}: {line}", n + 1);
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 None => {}
-                Some("fork") => open.push((false, Vec::new())),
-                Some("thread") => open.push((true, Vec::new())),
+                Some("fork") => open.push((Step::Fork, Vec::new())),
+                Some("thread") => open.push((Step::Thread, Vec::new())),
+                Some("crowd") => open.push((Step::Crowd, Vec::new())),
                 Some("end") => {
-                    let (thread, inner) = open.pop().ok_or_else(|| bad("nothing to end"))?;
+                    let (block, inner) = open.pop().ok_or_else(|| bad("nothing to end"))?;
                     let outer = open.last_mut().ok_or_else(|| bad("nothing to end"))?;
-                    outer.1.push(if thread { Step::Thread(inner) } else { Step::Fork(inner) });
+                    outer.1.push(block(inner));
                 }
                 Some(name) => {
                     let (name, n) = CALLS
@@ -286,6 +334,7 @@ impl fmt::Display for C<'_> {
                 Step::Thread(inner) => {
                     write!(f, "/* in a thread that is waited for: */ {{\n{}}}\n", C(inner))?
                 }
+                Step::Crowd(inner) => write!(f, "/* threads at once: */ {{\n{}}}\n", C(inner))?,
             }
         }
         Ok(())
@@ -331,8 +380,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for seed in 0..200 {
-            let steps = Random(seed).program(60, Allowed { forks: true, threads: true });
+            let allowed = Allowed { forks: true, threads: true };
+            let mut steps = Random::new(seed).program(60, allowed);
             assert_eq!(count(&steps) + blocks(&steps), 60);
+            steps.push(Random::new(seed).crowd(4, 20, allowed));
             let text = Text(&steps).to_string();
             let back: Program = text.parse().expect("what was written");
             assert_eq!(back.0, steps);
@@ -343,9 +394,37 @@ mod tests {
     fn blocks(steps: &[Step]) -> usize {
         let inner = steps.iter().map(|step| match step {
             Step::Call(_) => 0,
-            Step::Fork(inner) | Step::Thread(inner) => 1 + blocks(inner),
+            Step::Fork(inner) | Step::Thread(inner) | Step::Crowd(inner) => 1 + blocks(inner),
         });
         inner.sum()
+    }
+
+    #[test]
+    fn threads_at_once_stay_on_their_parts() {
+        let inside = |steps: &[Step], n: u64| {
+            let part = ARENA + n * 10 * 512 * 4096..ARENA + (n + 1) * 10 * 512 * 4096;
+            let calls = steps.iter().flat_map(|step| match step {
+                Step::Fork(inner) => inner.iter().collect::<Vec<_>>(),
+                step => vec![step],
+            });
+            calls.into_iter().all(|step| match step {
+                Step::Call(Call { name: "munmap" | "mmap" | "madvise", args }) => {
+                    part.contains(&args[0]) && args[0] + args[1] <= part.end
+                }
+                Step::Call(Call { name: "mremap", args }) if args[4] != 0 => {
+                    part.contains(&args[4]) && args[4] + args[2] <= part.end
+                }
+                _ => true,
+            })
+        };
+        for seed in 0..100 {
+            let allowed = Allowed { forks: true, threads: true };
+            let Step::Crowd(threads) = Random::new(seed).crowd(4, 100, allowed) else { panic!("a crowd") };
+            for (n, thread) in threads.iter().enumerate() {
+                let Step::Thread(steps) = thread else { panic!("a thread") };
+                assert!(inside(steps, n as u64), "seed {seed}, thread {n}");
+            }
+        }
     }
 
     #[test]

@@ -33,12 +33,13 @@ pub fn shrink(steps: &[Step], tries: usize, fails: &mut dyn FnMut(&[Step]) -> bo
     for at in 0..best.len() {
         let inner = match &best[at] {
             Step::Call(_) => continue,
-            Step::Fork(inner) | Step::Thread(inner) => inner.clone(),
+            Step::Fork(inner) | Step::Thread(inner) | Step::Crowd(inner) => inner.clone(),
         };
         let with = |new: Vec<Step>| {
             let mut candidate = best.clone();
             candidate[at] = match &best[at] {
                 Step::Thread(_) => Step::Thread(new),
+                Step::Crowd(_) => Step::Crowd(new),
                 _ => Step::Fork(new),
             };
             candidate
