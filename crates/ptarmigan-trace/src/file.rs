@@ -48,7 +48,7 @@ impl TraceFile {
         }
         let mut tail = [0; summary::LEN];
         input.read_exact(&mut tail)?;
-        let (summary, expected) = match Summary::decode(&tail) {
+        let (summary, expected) = match Summary::decode(&tail, header.version) {
             // Without a trailer at its end, the file is truncated or has bytes behind it. Reading
             // it tells which.
             Err(_) if !Summary::starts(&tail) => {

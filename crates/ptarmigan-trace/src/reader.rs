@@ -503,11 +503,12 @@ impl<R: BufRead> Reader<R> {
         if read_up_to(input, &mut b)? < b.len() {
             return Err(ReadError::Truncated { event: self.seen.events });
         }
-        let (summary, expected) = Summary::decode(&b)?;
+        let (summary, expected) = Summary::decode(&b, self.header.version)?;
         if found != expected {
             return Err(ReadError::Checksum { part: "events" });
         }
-        if (Summary { lost: summary.lost, ..self.seen }) != summary {
+        let Summary { lost, unrecorded, .. } = summary;
+        if (Summary { lost, unrecorded, ..self.seen }) != summary {
             return Err(self.damaged(self.seen.row_bytes, OTHER_COUNTS));
         }
         if read_up_to(self.source.get_mut(), &mut [0])? != 0 {

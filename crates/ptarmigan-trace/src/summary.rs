@@ -16,6 +16,9 @@ pub struct Summary {
     pub lost: u64,
     /// Number of tasks, the first included.
     pub tasks: u32,
+    /// Number of programs that ran and were not recorded. The trace has at most their start and
+    /// their end. Format 3 has it; 0 in others.
+    pub unrecorded: u32,
     /// Number of events by kind; see [`kind_index`](crate::kind_index).
     pub by_kind: [u64; 16],
     /// Length of the rows before compression, in bytes.
@@ -35,7 +38,7 @@ impl Summary {
         b.extend(self.events.to_le_bytes());
         b.extend(self.lost.to_le_bytes());
         b.extend(self.tasks.to_le_bytes());
-        b.extend([0; 4]);
+        b.extend(self.unrecorded.to_le_bytes());
         for n in self.by_kind {
             b.extend(n.to_le_bytes());
         }
@@ -47,8 +50,9 @@ impl Summary {
         out
     }
 
-    /// Decodes a trailer. Returns it with the checksum of the bytes before it.
-    pub(crate) fn decode(b: &[u8; LEN]) -> Result<(Self, u64), ReadError> {
+    /// Decodes a trailer of a trace in `version`. Returns it with the checksum of the bytes before
+    /// it.
+    pub(crate) fn decode(b: &[u8; LEN], version: u16) -> Result<(Self, u64), ReadError> {
         let word = |at: usize| {
             let mut w = [0; 8];
             w.copy_from_slice(&b[at..at + 8]);
@@ -58,15 +62,16 @@ impl Summary {
         if b[..8] != MAGIC || word(LEN - 8) != hash::of(&b[..LEN - 8]) {
             return Err(damaged);
         }
-        let (tasks, reserved) = (word(24) as u32, word(24) >> 32);
+        let (tasks, unrecorded) = (word(24) as u32, (word(24) >> 32) as u32);
         let mut by_kind = [0; 16];
         for (i, n) in by_kind.iter_mut().enumerate() {
             *n = word(32 + 8 * i);
         }
-        if reserved != 0 {
+        if unrecorded != 0 && version < 3 {
             return Err(damaged);
         }
-        let summary = Self { events: word(8), lost: word(16), tasks, by_kind, row_bytes: word(160) };
+        let (events, lost, row_bytes) = (word(8), word(16), word(160));
+        let summary = Self { events, lost, tasks, unrecorded, by_kind, row_bytes };
         if !summary.is_possible() {
             let what = "the trailer contradicts itself";
             return Err(ReadError::Damaged { event: summary.events, offset: summary.row_bytes, what });

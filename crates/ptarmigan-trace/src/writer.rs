@@ -306,6 +306,11 @@ impl<W: Write> Writer<W> {
         self.number(number.map_or(0, |n| u64::from(n) + 1));
     }
 
+    /// Sets the number of programs that ran and were not recorded. The trailer has it.
+    pub fn set_unrecorded(&mut self, programs: u32) {
+        self.summary.unrecorded = programs;
+    }
+
     /// Ends the trace. `lost` is the number of events that the kernel dropped.
     ///
     /// # Errors

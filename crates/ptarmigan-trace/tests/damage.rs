@@ -170,6 +170,28 @@ fn an_older_format_has_no_kinds_of_a_newer_one() {
 }
 
 #[test]
+fn programs_that_were_not_recorded_are_counted_in_the_newest_format_alone() {
+    let header = Header::new("part", 1, Method::Tracefs);
+    let mut w = Writer::new(Vec::new(), &header, 1).expect("a good header");
+    w.set_unrecorded(3_229);
+    let (trace, counts) = w.finish(7).expect("memory takes everything");
+    let file = Temporary::new("part", &trace);
+    let summary = *TraceFile::open(&file.0).expect("a whole trace").summary();
+    assert_eq!((summary, summary.unrecorded, summary.lost), (counts, 3_229, 7));
+    let mut reader = Reader::new(&trace[..]).expect("a header");
+    assert!(reader.by_ref().all(|event| event.is_ok()));
+    assert_eq!(reader.summary(), Some(&counts));
+    // The bytes were 0 before.
+    for version in [1, 2] {
+        let older = forge::parts(&trace, &counts).version(version);
+        let old = older.clone().trace();
+        let error = read(&old).expect_err("nothing of the kind").to_string();
+        assert!(error.contains("trailer"), "{error}");
+        assert!(read_file(&Temporary::new("older", &old)).is_err());
+    }
+}
+
+#[test]
 fn names_and_places_come_back() {
     let mut w = writer();
     let main = w.text("main").expect("a name");

@@ -3,7 +3,7 @@ use super::advice::{Advice, Rejected, Verdict};
 use super::check::Check;
 use super::figures::Figures;
 use ptarmigan_replay::Trace;
-use ptarmigan_replay::account::TimesReport;
+use ptarmigan_replay::account::{Programs, TimesReport};
 use ptarmigan_trace::{Arch, Method, Unseen};
 use serde::Serialize;
 
@@ -40,6 +40,8 @@ pub struct TraceReport {
     pub events: u64,
     /// Events that the recorder lost.
     pub lost: u64,
+    /// How many of the programs that ran are in the recording.
+    pub programs: Programs,
     /// The times of calls and processes, if they were recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<TimesReport>,
@@ -75,6 +77,7 @@ impl TraceReport {
             running: trace.account.running(),
             events: trace.events,
             lost: trace.lost,
+            programs: trace.coverage(),
             times: trace.account.report(),
             notes: notes(trace, samples),
             whole,
@@ -91,6 +94,9 @@ fn notes(trace: &Trace, (checked, equal): (u64, u64)) -> Vec<String> {
     let mut notes = Vec::new();
     if trace.lost > 0 {
         notes.push(format!("{} events were lost: the figures are too small.", trace.lost));
+    }
+    if let Some(part) = trace.coverage().part() {
+        notes.push(format!("{part} recorded: nothing is known of the others."));
     }
     if header.unseen.has(Unseen::END) {
         notes.push("The recording ended before the command did.".to_owned());

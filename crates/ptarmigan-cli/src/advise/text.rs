@@ -51,7 +51,7 @@ pub fn text(report: &TraceReport, width: usize) -> String {
     }
     if report.advice.is_empty() {
         out.text.push('\n');
-        out.add(0, "Nothing would help.");
+        out.add(0, &format!("Nothing would help{}.", report.programs.clause()));
     }
     for (number, advice) in report.advice.iter().enumerate() {
         out.text.push('\n');

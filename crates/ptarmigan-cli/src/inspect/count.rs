@@ -1,7 +1,7 @@
 //! Counts the contents of a trace.
 use super::events;
 use indicatif::ProgressBar;
-use ptarmigan_replay::account::{Account, TimesReport};
+use ptarmigan_replay::account::{Account, Programs, TimesReport};
 use ptarmigan_replay::flushes::{FlushSurvey, LinuxFlushes};
 use ptarmigan_replay::{Work, WorkSurvey, files};
 use ptarmigan_trace::{
@@ -49,6 +49,8 @@ pub struct Inspection {
     pub execs: u64,
     /// Processes that ran before the recording.
     pub running: Running,
+    /// How many of the programs that ran are in the recording.
+    pub programs: Programs,
     /// Faults by cause.
     pub faults: FaultStats,
     /// Whether the recording tells reads, writes, fetches and present pages apart. If not, all
@@ -232,6 +234,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
     let flushes_seen = !file.header().unseen.has(Unseen::TLB_FLUSHES);
     let mut flushes = flushes_seen.then(FlushSurvey::default);
     let mut openings = Openings::default();
+    let (unseen, unrecorded) = (file.header().unseen, file.summary().unrecorded);
     let mut events = file.events()?;
     let mut n = 0u64;
     while let Some(e) = events.next() {
@@ -329,6 +332,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
     }
     r.times = account.report();
     r.flushes = flushes.map(FlushSurvey::finish);
+    r.programs = account.coverage(unseen, unrecorded);
     for (_, rest) in regions.drain() {
         close(r, Some(rest));
     }

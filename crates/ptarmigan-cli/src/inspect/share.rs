@@ -22,8 +22,9 @@ pub(super) fn share(args: &InspectArgs, to: &Path) -> Result<(), Failure> {
     }
     let output = Output::new(to)?;
     let file = files::open(&args.file).map_err(|e| problem(args, &e))?;
-    let (header, lost) = (file.header().clone(), file.summary().lost);
+    let (header, summary) = (file.header().clone(), *file.summary());
     let mut writer = Writer::new(Vec::new(), &header, LEVEL).context(&name)?;
+    writer.set_unrecorded(summary.unrecorded);
     let mut reader = file.events().map_err(|e| problem(args, &e))?;
     let mut left_out = 0;
     while let Some(event) = reader.next() {
@@ -35,7 +36,7 @@ pub(super) fn share(args: &InspectArgs, to: &Path) -> Result<(), Failure> {
         writer.time(reader.time()).context(&name)?;
         writer.event(&event).context(&name)?;
     }
-    let (bytes, _) = writer.finish(lost).context(&name)?;
+    let (bytes, _) = writer.finish(summary.lost).context(&name)?;
     output.write(&bytes)?;
     let callers = several(left_out, "note");
     print::note(&format!("{name}: without names of files and functions ({callers} of callers left out)"));

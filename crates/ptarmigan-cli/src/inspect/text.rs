@@ -119,6 +119,10 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         t.add("attached", &format!("{were} running already{threads};"));
         t.add("", &format!("{} their state, and are counted nowhere else", give(running.events)));
     }
+    if let Some(part) = r.programs.part() {
+        t.add("programs", &format!("{part} recorded; the others ended or changed before they were read,"));
+        t.add("", "ran under another tracer or have 32 bits");
+    }
     let f = &r.faults;
     let (user, kernel) = (count(f.user), count(f.kernel));
     t.add("faults", &format!("{} ({user} user, {kernel} kernel)", count(f.user + f.kernel)));

@@ -13,7 +13,8 @@ pub use line::seconds_of;
 pub use ptarmigan_trace::Call;
 pub use sums::{CallTime, Family, Times};
 
-use ptarmigan_trace::{CloneKind, Event, Kind, Note, Opening, Openings};
+use crate::terminal::words::{count, several};
+use ptarmigan_trace::{CloneKind, Event, Kind, Note, Opening, Openings, Unseen};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -40,6 +41,31 @@ pub struct Account {
     stop_cost: Option<u64>,
     elapsed: u64,
     openings: Openings,
+    /// Programs that were started.
+    execs: u64,
+}
+
+/// How many of the programs that ran are in a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Programs {
+    /// Programs whose events are in the recording, those of processes that ran already among them.
+    pub recorded: u64,
+    /// Programs that ran and were not recorded.
+    pub unrecorded: u64,
+}
+
+impl Programs {
+    /// Returns the part that was recorded, `1 of 3,230 programs`, or `None` if that is all.
+    pub fn part(self) -> Option<String> {
+        let all = self.recorded.saturating_add(self.unrecorded);
+        (self.unrecorded > 0).then(|| format!("{} of {}", count(self.recorded), several(all, "program")))
+    }
+
+    /// Returns a clause that follows a statement about all that was recorded: nothing, if all was.
+    pub fn clause(self) -> String {
+        self.part().map(|part| format!(" of what was recorded ({part})")).unwrap_or_default()
+    }
 }
 
 impl Account {
@@ -66,7 +92,10 @@ impl Account {
                 self.times(task).processes += u64::from(kind != CloneKind::Share);
             }
             // Its name follows.
-            Kind::Exec { .. } => drop(self.of_task.insert(task, 0)),
+            Kind::Exec { arg_pages, .. } => {
+                self.execs += u64::from(arg_pages > 0);
+                self.of_task.insert(task, 0);
+            }
             Kind::Name(name) => self.name(task, name.as_str()),
             Kind::Note(note) => self.note(task, note),
             _ => {}
@@ -123,6 +152,14 @@ impl Account {
     /// Returns how many processes ran before the recording.
     pub fn running(&self) -> u64 {
         self.openings.counts().processes
+    }
+
+    /// Returns how many of the programs that ran are in the recording of this header and trailer.
+    pub fn coverage(&self, unseen: Unseen, unrecorded: u32) -> Programs {
+        let opened = self.openings.counts();
+        // Where nothing tells the areas of a program, those are known that were read later.
+        let known = if unseen.has(Unseen::EXEC_AREAS) { opened.programs } else { self.execs };
+        Programs { recorded: opened.processes + known, unrecorded: unrecorded.into() }
     }
 
     /// Returns the microseconds from the first event to the last.

@@ -1,5 +1,5 @@
 //! A trace in memory, packed so that reading it costs little beside the replay.
-use crate::account::Account;
+use crate::account::{Account, Programs};
 use crate::error::{Context, Failure};
 use crate::files::shipped::COMPILE;
 use crate::linux::HugeFaults;
@@ -97,6 +97,8 @@ pub struct Trace {
     pub faults: u64,
     /// Number of events that the recorder lost.
     pub lost: u64,
+    /// Number of programs that ran and were not recorded.
+    pub unrecorded: u32,
     /// The events to replay, in order.
     pub steps: Vec<PackedEvent>,
     /// The events other than faults.
@@ -214,6 +216,7 @@ impl Trace {
             events: 0,
             faults: 0,
             lost: 0,
+            unrecorded: 0,
             steps: Vec::new(),
             rare: Vec::new(),
             access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
@@ -252,8 +255,13 @@ impl Trace {
         trace.locks = trace.rare.iter().any(locks);
         trace.huge_only = trace.rare.iter().any(maps_huge_only);
         trace.symbols = reader.symbols().clone();
-        trace.lost = reader.summary().map_or(0, |s| s.lost);
+        (trace.lost, trace.unrecorded) = reader.summary().map_or((0, 0), |s| (s.lost, s.unrecorded));
         Ok(trace)
+    }
+
+    /// Returns how many of the programs that ran are in the recording.
+    pub fn coverage(&self) -> Programs {
+        self.account.coverage(self.header.unseen, self.unrecorded)
     }
 
     /// Returns the steps that give the state of processes which ran before the recording, by their

@@ -52,9 +52,10 @@ impl Parts {
     /// Puts the parts together, with another frame than that of the rows.
     pub fn with_frame(&self, frame: &[u8]) -> Vec<u8> {
         let body = [&sealed(&self.header)[..], frame].concat();
-        let Summary { events, lost, tasks, by_kind, row_bytes, .. } = self.counts;
+        let Summary { events, lost, tasks, unrecorded, by_kind, row_bytes, .. } = self.counts;
+        let tasks = u64::from(unrecorded) << 32 | u64::from(tasks);
         let mut tail = b"PTRTAIL\n".to_vec();
-        for word in [events, lost, u64::from(tasks)].into_iter().chain(by_kind).chain([row_bytes]) {
+        for word in [events, lost, tasks].into_iter().chain(by_kind).chain([row_bytes]) {
             tail.extend(word.to_le_bytes());
         }
         tail.extend(xxh3_64(&body).to_le_bytes());

@@ -31,8 +31,9 @@ pub fn read_any(data: &[u8]) -> (u64, bool) {
     for e in &events {
         again.event(e).expect("an event that was read can be written");
     }
+    again.set_unrecorded(summary.unrecorded);
     let (bytes, second) = again.finish(summary.lost).expect("memory takes everything");
-    assert_eq!(second.by_kind, summary.by_kind);
+    assert_eq!((second.by_kind, second.unrecorded), (summary.by_kind, summary.unrecorded));
     let back: Vec<Event> = Reader::new(&bytes[..])
         .expect("a header")
         .collect::<Result<_, _>>()

@@ -22,6 +22,8 @@ struct Child {
 pub struct Forks {
     /// Forks, all of them.
     pub all: u64,
+    /// Children by vfork.
+    pub vforks: u64,
     /// The events of children that only start another program, by the event of their fork.
     starters: HashMap<u32, Vec<u32>>,
     moved: HashSet<u32>,
@@ -40,6 +42,9 @@ impl Forks {
                 PackedKind::Fault { .. } => None,
                 PackedKind::Idle => continue,
             };
+            if let Some(Kind::Clone { kind: CloneKind::Vfork, .. }) = kind {
+                forks.vforks += 1;
+            }
             if let Some(Kind::Clone { child, kind: CloneKind::Fork }) = kind {
                 forks.all += 1;
                 children.insert(child, Child { fork: event, events: Vec::new() });
@@ -74,7 +79,7 @@ impl Forks {
         let some = self.starters.iter().filter(|(event, _)| chosen(**event));
         let starters: HashMap<u32, Vec<u32>> = some.map(|(event, events)| (*event, events.clone())).collect();
         let moved = starters.values().flatten().copied().collect();
-        Forks { all: self.all, starters, moved }
+        Forks { all: self.all, vforks: self.vforks, starters, moved }
     }
 
     /// Returns the recording with `vfork` in their place.

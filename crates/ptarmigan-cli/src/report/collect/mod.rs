@@ -16,7 +16,7 @@ pub(super) use placed::PlacedFigures;
 pub(super) use policies::PolicyFigures;
 pub(super) use tables::{CauseRow, TableFigures};
 
-use ptarmigan_replay::account::TimesReport;
+use ptarmigan_replay::account::{Programs, TimesReport};
 use ptarmigan_replay::{Axis, Choice, Failure, Observation, ObservedTrace, TruthReport, Work};
 use serde::Serialize;
 
@@ -65,6 +65,8 @@ pub(super) struct Facts {
     pub events: u64,
     pub faults: u64,
     pub lost: u64,
+    /// How many of the programs that ran are in the recording.
+    pub programs: Programs,
     /// Parts that the recording lacks.
     pub unseen: Vec<&'static str>,
     /// The unit of the axes: `us` or `events`.
@@ -122,6 +124,7 @@ impl Figures {
             events: trace.events,
             faults: trace.faults,
             lost: trace.lost,
+            programs: trace.coverage(),
             unseen: header.unseen.names(),
             axis: if axis.is_time() { "us" } else { "events" },
             axis_end: axis.end(),

@@ -14,6 +14,12 @@ pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
             share(facts.lost, facts.events + facts.lost)
         ));
     }
+    if let Some(part) = facts.programs.part() {
+        warnings.push(format!(
+            "Incomplete recording: {part}. The others ended or changed before they were read, ran under \
+             another tracer or have 32 bits. No figure contains them."
+        ));
+    }
     let truth = &facts.truth;
     if truth.equal < truth.checked {
         warnings.push(format!(

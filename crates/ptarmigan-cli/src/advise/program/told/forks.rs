@@ -62,9 +62,12 @@ impl Look<'_> {
         let kind = "vfork";
         let starters = found.starters();
         if starters.is_empty() {
-            let reason = match found.all {
-                0 => "the program does not fork".to_owned(),
-                n => format!("of {} none only starts another program", several(n, "fork")),
+            let part = self.recorded.trace().coverage().part();
+            let reason = match (found.all, found.vforks, part) {
+                (0, 1.., _) => format!("it starts programs by vfork already ({})", count(found.vforks)),
+                (0, 0, Some(part)) => format!("nothing that was recorded forks ({part})"),
+                (0, 0, None) => "the program does not fork".to_owned(),
+                (n, ..) => format!("of {} none only starts another program", several(n, "fork")),
             };
             return Ok(vec![not(kind, reason)]);
         }
