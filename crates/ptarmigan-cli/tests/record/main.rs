@@ -3,6 +3,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod alike;
 mod attach;
+mod attach_named;
 mod attach_odd;
 mod callers;
 mod commands;

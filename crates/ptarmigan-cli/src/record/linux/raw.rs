@@ -141,8 +141,12 @@ pub(crate) enum RawKind {
         pages: u64,
         write: bool,
     },
-    /// The pages that were present at a stop, in order.
-    Present(Vec<Found>),
+    /// The pages that were present at a stop, in order. If not `still`, other tasks of the space
+    /// may have run meanwhile.
+    Present {
+        still: bool,
+        found: Vec<Found>,
+    },
     /// `process_madvise` on this task, by itself or another.
     Advised {
         start: u64,
@@ -256,8 +260,8 @@ impl Raw {
             RawKind::Touched { start, pages, write } => w.extend([14, *start, *pages, u64::from(*write)]),
             RawKind::OtherTracer => w.push(19),
             RawKind::StackLimit { pages } => w.extend([15, *pages]),
-            RawKind::Present(found) => {
-                w.push(16);
+            RawKind::Present { still, found } => {
+                w.extend([16, u64::from(*still)]);
                 w.extend(found.iter().map(|f| f.word()));
             }
             RawKind::Advised { start, pages, advice } => w.extend([17, *start, *pages, u64::from(*advice)]),
@@ -346,7 +350,10 @@ impl Raw {
             }
             (19, []) => RawKind::OtherTracer,
             (15, [pages]) => RawKind::StackLimit { pages: *pages },
-            (16, found) => RawKind::Present(found.iter().map(|w| Found::of(*w)).collect()),
+            (16, [still, found @ ..]) => {
+                let found = found.iter().map(|w| Found::of(*w)).collect();
+                RawKind::Present { still: *still != 0, found }
+            }
             (17, [start, pages, advice]) => {
                 RawKind::Advised { start: *start, pages: *pages, advice: *advice as u16 }
             }
@@ -392,6 +399,20 @@ impl RawKind {
         )
     }
 
+    /// Whether a look at the last call's effect may follow this event.
+    pub(crate) fn is_of_look(&self) -> bool {
+        matches!(
+            self,
+            Self::Touched { .. }
+                | Self::Took { .. }
+                | Self::TlbFlush { .. }
+                | Self::Idle
+                | Self::Released
+                | Self::Mapped(_)
+                | Self::Sampled(_)
+        )
+    }
+
     /// Whether the task may be in the middle of a fork after this event as before it.
     pub(crate) fn keeps_lock(&self) -> bool {
         matches!(
@@ -432,10 +453,13 @@ mod tests {
             RawKind::Touched { start: 1, pages: 2, write: true },
             RawKind::OtherTracer,
             RawKind::StackLimit { pages: 2048 },
-            RawKind::Present(vec![
-                Found { start: (1 << 35) - 1, pages: 1, private: true, exclusive: true, huge: false },
-                Found { start: 512, pages: Found::LONGEST, private: false, exclusive: false, huge: true },
-            ]),
+            RawKind::Present {
+                still: true,
+                found: vec![
+                    Found { start: (1 << 35) - 1, pages: 1, private: true, exclusive: true, huge: false },
+                    Found { start: 512, pages: Found::LONGEST, private: false, exclusive: false, huge: true },
+                ],
+            },
             RawKind::Advised { start: 1, pages: 2, advice: 4 },
             RawKind::Mapped(Box::new(MappedObject {
                 start: 1,

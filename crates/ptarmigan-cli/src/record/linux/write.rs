@@ -12,12 +12,12 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 
 /// The first process of a recording.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum First {
     /// The command, by its number.
     Command(i32),
-    /// The process that is read first.
-    Attached,
+    /// The process that is read first, of a recording of these.
+    Attached(Vec<i32>),
 }
 
 /// The raw events of all sources, before they are merged.
@@ -60,9 +60,9 @@ pub(super) fn write(
     let writer = Writer::new(out, header, level).context(&problem)?;
     let progress = bar::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
-    let model = match first {
-        First::Command(pid) => TraceBuilder::new(writer, pid, &mut lookup),
-        First::Attached => TraceBuilder::attached(writer, &mut lookup),
+    let model = match &first {
+        First::Command(pid) => TraceBuilder::new(writer, *pid, &mut lookup),
+        First::Attached(named) => TraceBuilder::attached(writer, named, &mut lookup),
     };
     let files = Files::new();
     let callers = symbols.then(|| Callers::new(&files));
@@ -76,12 +76,16 @@ pub(super) fn write(
     progress.finish_and_clear();
     let strange = spill.strange.count();
     let lost = lost + strange;
+    if let Some((pid, why)) = model.unread_named() {
+        return Err(Failure::new(format!("process {pid} is not in the recording: {why}")));
+    }
     if !model.started() {
         let why = failed.map(|e| format!(": {e}")).unwrap_or_default();
         return Err(Failure::new(format!("nothing of {shown} was recorded; {lost} events were lost{why}")));
     }
     let callers = model.callers_found();
-    let (writer, seen) = model.finish().context(&problem)?;
+    let (mut writer, seen) = model.finish().context(&problem)?;
+    writer.set_unrecorded(u32::try_from(seen.unrecorded()).unwrap_or(u32::MAX));
     let (_, summary) = writer.finish(lost + seen.refused).context(&problem)?;
     let file = target.install(&partial, header.name())?;
     let bytes = fs::metadata(&file).map(|m| m.len()).unwrap_or(0);
@@ -99,7 +103,7 @@ pub(super) fn write(
     if let Some(why) = cut {
         let of = match first {
             First::Command(_) => "the command",
-            First::Attached => "the processes",
+            First::Attached(_) => "the processes",
         };
         print::error(&format!("the recording ended before {of} did: {why}"));
     }

@@ -6,5 +6,6 @@
 //! counts.
 pub(crate) mod seize;
 pub(crate) mod session;
+mod still;
 pub(crate) mod tree;
 pub(crate) mod watch;

@@ -6,17 +6,19 @@ use crate::record::linux::recording::Recording;
 use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::state;
 use crate::record::linux::stops::calls::Looked;
-use crate::record::linux::stops::tracer::stop_all;
+use crate::record::linux::stops::tracer::{TO_STOP, free_all, stop_all};
 use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::{pagemap, proc, sys};
 use ptarmigan_replay::Failure;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-/// Tasks that a tracer has stopped.
+/// Tasks that a tracer follows, and that change nothing for now.
 pub(crate) struct Seized {
     /// Each task, with the status of its stop.
     pub(crate) stopped: Vec<(i32, i32)>,
+    /// Tasks that wait for the child of a vfork, and stop when it has started a program.
+    pub(crate) waiting: Vec<i32>,
     /// Their processes, parents first.
     processes: Vec<i32>,
     /// Tasks below the named processes that cannot be traced.
@@ -49,7 +51,7 @@ pub(crate) fn seize(named: &[i32]) -> Result<Seized, Failure> {
         new
     };
     alive.extend(take(&alive));
-    stop_all(&mut alive, &mut stopped, &mut take);
+    stop_all(&mut alive, &mut stopped, TO_STOP, &mut take);
     if let Some((pid, e)) = named.iter().find_map(|pid| Some((*pid, refused.get(pid)?))) {
         let failure = allowed::unattachable(pid, e);
         free_all(&stopped);
@@ -57,7 +59,9 @@ pub(crate) fn seize(named: &[i32]) -> Result<Seized, Failure> {
     }
     let images = tree::images(named, &[]);
     let processes = images.iter().map(|image| image.process).collect();
-    Ok(Seized { stopped: stopped.into_iter().collect(), processes, refused: refused.len() as u64 })
+    let waiting = alive.into_iter().filter(|pid| !stopped.contains_key(pid)).collect();
+    let (stopped, refused) = (stopped.into_iter().collect(), refused.len() as u64);
+    Ok(Seized { stopped, waiting, processes, refused })
 }
 
 /// Returns whether this process traces a task.
@@ -71,21 +75,23 @@ fn has_ended(pid: i32) -> bool {
     proc::status(&pid.to_string(), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-fn free_all(stopped: &HashMap<i32, i32>) {
-    for (&pid, &status) in stopped {
-        let is_signal = status >> 16 == 0;
-        let _ = sys::free(pid, if is_signal { libc::WSTOPSIG(status) } else { 0 });
-    }
-}
-
 impl Seized {
     /// Returns the tasks.
     pub(crate) fn tasks(&self) -> Vec<i32> {
-        self.stopped.iter().map(|(pid, _)| *pid).collect()
+        self.stopped.iter().map(|(pid, _)| *pid).chain(self.waiting.iter().copied()).collect()
     }
 
     /// Notes the state of all processes.
-    pub(crate) fn read(&self, notes: &mut Notes, recording: &Recording) {
+    ///
+    /// # Errors
+    /// If one of those that were named has ended, or cannot be read. All go on then.
+    pub(crate) fn read(
+        &self,
+        named: &[i32],
+        notes: &mut Notes,
+        recording: &Recording,
+    ) -> Result<(), Failure> {
+        let mut missing: Vec<i32> = named.to_vec();
         let there: HashSet<i32> = self.tasks().into_iter().collect();
         for (n, &process) in self.processes.iter().enumerate() {
             recording.reading(n, self.processes.len());
@@ -95,12 +101,17 @@ impl Seized {
             let mut note = |what| notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid: process, what });
             note(RawKind::ReadStart { threads });
             note(RawKind::ReadDone(Box::new(reading.state)));
+            missing.retain(|pid| *pid != process);
             // What the process used before does not count.
             if let Some(counters) = Counters::read(process, When::Start) {
                 note(RawKind::Counters(counters));
             }
         }
         notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid: 0, what: RawKind::Begun });
+        let Some(pid) = missing.first() else { return Ok(()) };
+        let why = if has_ended(*pid) { "has ended before it was read" } else { "cannot be read" };
+        self.free();
+        Err(Failure::new(format!("process {pid} {why}")))
     }
 
     /// Lets all tasks go on, after an error.
@@ -114,7 +125,7 @@ pub(crate) fn last_look(process: i32) -> Looked {
     let counts = proc::threads(process).into_iter().find_map(|pid| Some((pid, proc::counts(pid)?)));
     let Some((pid, counts)) = counts else { return Vec::new() };
     let used = Counters::read(process, When::GoingOn).map(|read| (process, RawKind::Counters(read)));
-    let present = RawKind::Present(pagemap::present(pid));
+    let present = RawKind::Present { still: true, found: pagemap::present(pid) };
     let tables = RawKind::LastTables { tables: counts.tables };
     used.into_iter().chain([(pid, present), (pid, tables)]).collect()
 }

@@ -57,7 +57,7 @@ pub(crate) fn record(args: &RecordArgs, target: &Target, method: Method) -> Resu
     };
     let numbers: Vec<String> = args.pid.iter().map(i32::to_string).collect();
     let shown = format!("process {}", numbers.join(", "));
-    let ending = Ending { first: First::Attached, name, shown, missed, early };
+    let ending = Ending { first: First::Attached(args.pid.clone()), name, shown, missed, early };
     finish(args, target, recording, notes, ending)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -82,9 +82,10 @@ fn by_stops(args: &RecordArgs, spill: Spill, mut notes: Notes) -> Result<Followe
     print::error(STOPS);
     let faults = PerfFaults::start(&seized.tasks(), &spill, args.symbols).inspect_err(|_| seized.free())?;
     let mut recording = Recording::new(Method::Perf, Source::Perf(faults), spill, 0).attached(args.duration);
-    seized.read(&mut notes, &recording);
+    seized.read(&args.pid, &mut notes, &recording)?;
     let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
-    let mut tracer = Tracer::attached(notes, seized.stopped, &mut recording).with_callers(args.symbols);
+    let (stopped, waiting) = (seized.stopped, seized.waiting);
+    let mut tracer = Tracer::attached(notes, stopped, &waiting, &mut recording).with_callers(args.symbols);
     let ended = tracer.follow(until)?;
     tracer.detach(seize::last_look);
     let (notes, narrow) = tracer.take();

@@ -1,4 +1,6 @@
-//! Attaches with tracepoints alone: no task is ever stopped.
+//! Attaches with tracepoints alone. No task is stopped, but for one reading of a process that was
+//! named and never holds still.
+use super::still::{self, Still};
 use super::tree::{self, Image};
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
 use crate::record::linux::recording::Recording;
@@ -30,6 +32,14 @@ const AT_START: u32 = 40;
 const READINGS: u32 = 3;
 const LOOKS: u32 = 20;
 
+/// How long a process that was named is read again while it runs, and how often a reading has to
+/// seem right if the process ran meanwhile.
+const NAMED: Duration = Duration::from_millis(100);
+const SEEMS: u32 = 3;
+
+/// How often it is stopped to be read, until it has stopped as a whole.
+const STOPS: u32 = 5;
+
 /// Lists of tasks until one brings no new task.
 const LISTS: u32 = 50;
 
@@ -38,6 +48,19 @@ struct Seen {
     image: Image,
     /// Looks at which it is to be read, at most.
     left: u32,
+}
+
+/// A reading, as far as can be told before the events are known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Steady {
+    /// The process has ended, or cannot be read.
+    Gone,
+    /// It has changed meanwhile.
+    No,
+    /// Nothing seems to have changed.
+    Seems,
+    /// No task of it ran.
+    Surely,
 }
 
 /// Follows processes by tracepoints.
@@ -56,6 +79,8 @@ pub(crate) struct Watch<'a> {
     narrow: HashSet<Image>,
     /// Whether the time of the recording has begun.
     begun: bool,
+    /// Tasks that are to be freed when they have stopped.
+    leaving: HashSet<i32>,
 }
 
 impl<'a> Watch<'a> {
@@ -65,16 +90,22 @@ impl<'a> Watch<'a> {
         };
         let execs = Execs::start().inspect_err(say).ok();
         let (seen, groups, started) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let narrow = HashSet::new();
-        Self { named, notes, recording, seen, groups, execs, started, narrow, begun: false }
+        let (narrow, leaving) = (HashSet::new(), HashSet::new());
+        Self { named, notes, recording, seen, groups, execs, started, narrow, begun: false, leaving }
     }
 
-    /// Records until all processes have ended, a signal arrives, or `until`. Returns whether they
-    /// have ended, and the programs that were not recorded.
+    /// Reads the processes that were named, and records until all have ended, a signal arrives, or
+    /// for `duration`. Returns whether they have ended, and the programs that were not recorded.
     ///
     /// The time begins when the processes have been read.
+    ///
+    /// # Errors
+    /// If events cannot be switched on, or a process that was named has ended.
     pub(crate) fn follow(mut self, duration: Option<Duration>) -> Result<(bool, Missed), Failure> {
         self.watch_all()?;
+        for &process in self.named {
+            self.read_named(process)?;
+        }
         let mut until = None;
         let unblocked = signals::let_through();
         for look in 0_u64.. {
@@ -143,8 +174,10 @@ impl<'a> Watch<'a> {
             if left.is_zero() || signals::count() > 0 || signals::orphaned() {
                 return;
             }
-            let pause = if self.started.is_empty() { left } else { left.min(AGAIN) };
+            let again = !self.started.is_empty() || !self.leaving.is_empty();
+            let pause = if again { left.min(AGAIN) } else { left };
             signals::wait_for(unblocked, &descriptors, pause);
+            still::free_left(&mut self.leaving);
             self.read_started();
         }
     }
@@ -157,7 +190,7 @@ impl<'a> Watch<'a> {
         self.started.extend(new.into_iter().filter(|pid| alive.contains(pid)).map(|pid| (pid, AT_START)));
         for (process, left) in std::mem::take(&mut self.started) {
             let Some(image) = tree::image(process) else { continue };
-            let steady = self.read(process);
+            let steady = self.read(process) != Steady::No;
             if !steady && left > 1 {
                 self.started.insert(process, left - 1);
             }
@@ -216,7 +249,7 @@ impl<'a> Watch<'a> {
                 None if !all && self.seen.values().any(|seen| seen.image.same_program(image)) => 0,
                 _ => LOOKS,
             };
-            let steady = left > 0 && (0..READINGS).any(|_| self.read(image.process));
+            let steady = left > 0 && (0..READINGS).any(|_| self.read(image.process) != Steady::No);
             let left = if steady { 0 } else { left.saturating_sub(1) };
             self.seen.insert(image.process, Seen { image, left });
         }
@@ -226,29 +259,68 @@ impl<'a> Watch<'a> {
         self.notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid, what });
     }
 
-    /// Reads a process between two marks. Returns whether it need not be read again, as far as can
-    /// be told now.
-    fn read(&mut self, process: i32) -> bool {
+    /// Reads a process between two marks.
+    fn read(&mut self, process: i32) -> Steady {
         if proc::is_32_bit_file(Path::new(&format!("/proc/{process}/exe"))) {
             // No tracepoint tells its system calls.
             self.narrow.extend(tree::image(process));
-            return true;
+            return Steady::Gone;
         }
-        let forks = forks();
+        let now = || (forks(), sys::scheduled_time(process));
+        let (forks, ran) = now();
         let threads = proc::threads(process);
         self.note(process, RawKind::ReadStart { threads });
-        match state::read(process) {
-            Some(reading) => {
-                self.note(process, RawKind::ReadDone(Box::new(reading.state)));
-                if self.begun {
-                    // Processes that are known already have such counters, or began with none.
-                    self.count(process, When::Start);
-                }
-                reading.steady && forks == self::forks()
-            }
-            // It has ended.
-            None => true,
+        let Some(reading) = state::read(process) else { return Steady::Gone };
+        self.note(process, RawKind::ReadDone(Box::new(reading.state)));
+        if self.begun {
+            // Processes that are known already have such counters, or began with none.
+            self.count(process, When::Start);
         }
+        match (reading.steady, now()) {
+            (true, (_, after)) if ran.is_some() && ran == after => Steady::Surely,
+            (true, (after, _)) if forks == after => Steady::Seems,
+            _ => Steady::No,
+        }
+    }
+
+    /// Reads a process that was named until a reading holds: while it runs, and then while it
+    /// stands still.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    fn read_named(&mut self, process: i32) -> Result<(), Failure> {
+        let (until, mut seems) = (Instant::now() + NAMED, 0);
+        let mut steady = Steady::No;
+        while steady != Steady::Surely && seems < SEEMS && Instant::now() < until {
+            steady = self.read(process);
+            if steady == Steady::Gone {
+                break;
+            }
+            seems += u32::from(steady == Steady::Seems);
+        }
+        let name = tree::name(process).unwrap_or_default();
+        for _ in 0..STOPS {
+            if matches!(steady, Steady::Surely | Steady::Gone) || seems >= SEEMS {
+                break;
+            }
+            let mut leaving = std::mem::take(&mut self.leaving);
+            let still = Still::new(process, &mut leaving);
+            let whole = still.whole;
+            steady = match self.read(process) {
+                // Others may fork.
+                Steady::No | Steady::Seems if whole => Steady::Surely,
+                other => other,
+            };
+            let stood = still.end().as_secs_f64() * 1e3;
+            self.leaving = leaving;
+            print::error(&format!("process {process} ({name}) stood still for {stood:.1} ms, to be read"));
+        }
+        let Some(image) = tree::image(process) else {
+            return Err(Failure::new(format!("process {process} has ended before it was read")));
+        };
+        let left = if steady == Steady::No { LOOKS } else { 0 };
+        self.seen.insert(process, Seen { image, left });
+        Ok(())
     }
 
     /// Samples the tables of a process that goes on.
@@ -265,7 +337,7 @@ impl<'a> Watch<'a> {
                 && before == after
             {
                 let mut note = |what| self.notes.event(&Raw { time, cpu: NO_CPU, pid, what });
-                note(RawKind::Present(found));
+                note(RawKind::Present { still: true, found });
                 note(RawKind::LastTables { tables: after.tables });
                 return;
             }

@@ -1,14 +1,45 @@
 //! Records what was found at looks at tasks: present pages and counts of tables.
+//!
+//! A look takes a while, and others that share the space may run meanwhile. Pages are written only
+//! if no other task could have changed their range ([`changes`](super::changes)).
+use super::changes::{changed_by, remove};
 use super::state::TraceBuilder;
+use super::syscall::event_of;
+use crate::record::linux::raw::MmCall;
 use crate::record::linux::system::pagemap::Found;
-use ptarmigan_trace::{FaultFlags, Kind, Sampled, WriteError};
+use crate::record::linux::system::sys;
+use ptarmigan_trace::{Event, FaultFlags, Kind, Sampled, WriteError};
 use std::io::Write;
+use std::ops::Range;
+
+/// A look at the effect of a call, which is about to follow.
+#[derive(Clone, Copy)]
+pub(super) struct ExpectedLook {
+    /// The place in the queue behind the call: its pages were there from then on.
+    pub(super) place: u64,
+    /// When the call ended.
+    since: u64,
+}
 
 impl<W: Write> TraceBuilder<'_, W> {
-    /// Records pages that were found at a stop, where no event has made a table.
-    pub(super) fn present(&mut self, pid: i32, found: &[Found]) -> Result<(), WriteError> {
+    /// Returns how many other tasks could change the space of a task.
+    fn others(&self, pid: i32) -> u32 {
+        let task = self.tasks.get(&pid);
+        let Some((task, space)) = task.and_then(|task| Some((task, self.spaces.get(&task.space)?))) else {
+            return 0;
+        };
+        let others = space.users.saturating_sub(1);
+        others.saturating_sub(space.still.saturating_sub(u32::from(task.dying)))
+    }
+
+    /// Records pages that were found at a stop, where no event has made a table. In a space in which
+    /// others run, no page is certain by the time it is written.
+    pub(super) fn present(&mut self, pid: i32, still: bool, found: &[Found]) -> Result<(), WriteError> {
         // Of the recorder's own pages before the first program, no event tells.
         if !self.started || !self.tasks.get(&pid).is_some_and(|task| task.recorded) {
+            return Ok(());
+        }
+        if !still && self.others(pid) > 0 {
             return Ok(());
         }
         let Some(space) = self.space_of(pid) else { return Ok(()) };
@@ -28,12 +59,71 @@ impl<W: Write> TraceBuilder<'_, W> {
         Ok(())
     }
 
+    /// A call has ended whose effect may be looked at now. In a shared space, the pages that are
+    /// found get a place behind it: a fork of another task may come before the look does.
+    pub(super) fn expect_look(&mut self, pid: i32, call: MmCall, args: [u64; 5], result: i64) {
+        let may_follow = match call {
+            MmCall::Mmap => sys::populates_file(args[3]),
+            MmCall::Madvise => result < 0 && sys::POPULATING.contains(&args[2]),
+            MmCall::Mlock => result < 0,
+            MmCall::Mlockall => result >= 0,
+            _ => false,
+        };
+        if may_follow && self.started && self.space_of(pid).is_some_and(|space| space.users > 1) {
+            let (place, since) = (self.queue.open(), self.now);
+            if let Some(task) = self.tasks.get_mut(&pid) {
+                task.look = Some(ExpectedLook { place, since });
+            }
+        }
+    }
+
+    /// Records pages that a call has made present.
+    pub(super) fn touched(
+        &mut self,
+        pid: i32,
+        start: u64,
+        pages: u64,
+        write: bool,
+    ) -> Result<(), WriteError> {
+        // The program asked for them.
+        let flags = FaultFlags(if write { FaultFlags::WRITE } else { 0 } | FaultFlags::USER);
+        let task = self.tasks.get(&pid).filter(|task| task.recorded && self.started);
+        let Some((look, number, cpu)) = task.and_then(|task| Some((task.look?, task.number, task.cpu)))
+        else {
+            return self.put(pid, Kind::Touched { start, pages, flags });
+        };
+        for part in self.unchanged(pid, start..start + pages, look.since) {
+            let kind = Kind::Touched { start: part.start, pages: part.end - part.start, flags };
+            self.queue.add(look.place, self.now, Event { task: number, cpu, kind })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the parts of a range that no other task of the space may have changed since a time.
+    fn unchanged(&self, pid: i32, range: Range<u64>, since: u64) -> Vec<Range<u64>> {
+        let mut parts = vec![range];
+        let Some(space) = self.tasks.get(&pid).map(|task| task.space) else { return parts };
+        let heap_end = self.spaces.get(&space).map_or(0, |space| {
+            space.changes.remove(&mut parts, pid, since);
+            space.known.heap_end()
+        });
+        let others = self.tasks.iter().filter(|(other, task)| **other != pid && task.space == space);
+        for (call, args, _) in others.filter_map(|(_, task)| task.call) {
+            // Where it will be if it does as it is told.
+            let result = if call == MmCall::Mremap { args[4] } else { args[0] };
+            let kind = event_of(call, args, result as i64);
+            for gone in kind.iter().flat_map(|kind| changed_by(kind, heap_end)).flatten() {
+                remove(&mut parts, &gone);
+            }
+        }
+        parts
+    }
+
     /// Records a count of tables if no other task could change the address space while it was read.
     pub(super) fn sample(&mut self, pid: i32, tables: u32, exit: bool) -> Result<(), WriteError> {
+        let others = self.others(pid);
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         let Some(space) = self.spaces.get_mut(&task.space) else { return Ok(()) };
-        let mut others = space.users.saturating_sub(1);
-        others = others.saturating_sub(space.still - u32::from(task.dying));
         if exit && !task.dying {
             task.dying = true;
             space.still += 1;

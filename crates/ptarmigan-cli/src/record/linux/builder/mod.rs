@@ -1,4 +1,5 @@
 //! Builds the trace: follows tasks and address spaces through the merged raw events.
+mod changes;
 mod describing;
 mod exec;
 mod exited;
@@ -114,6 +115,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         if !raw.what.is_beside() {
             task.fault = None;
         }
+        if !raw.what.is_of_look()
+            && let Some(look) = task.look.take()
+        {
+            self.queue.close(look.place)?;
+        }
         if !raw.what.keeps_lock() {
             self.release_locks(pid)?;
         }
@@ -225,6 +231,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     let event = event_of(call, args, result).filter(|_| task.recorded);
                     let event = event.map(|kind| Event { task: number, cpu, kind });
                     if let (Some(event), Some(space)) = (event, self.spaces.get_mut(&task.space)) {
+                        if space.users > 1 {
+                            space.changes.add(pid, self.now, &event.kind, space.known.heap_end());
+                        }
                         space.known.forget_by(&event.kind);
                     }
                     match place {
@@ -242,6 +251,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                         }
                         _ => {}
                     }
+                    self.expect_look(pid, call, args, result);
                 }
             }
             RawKind::Attached { start, pages, prot, segment } => {
@@ -253,11 +263,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
             RawKind::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
             RawKind::Touched { start, pages, write } => {
-                // The program asked for them.
-                let flags = FaultFlags(if write { FaultFlags::WRITE } else { 0 } | FaultFlags::USER);
-                self.put(pid, Kind::Touched { start, pages, flags })?;
+                self.touched(pid, start, pages, write)?;
             }
-            RawKind::Present(found) => self.present(pid, &found)?,
+            RawKind::Present { still, found } => self.present(pid, still, &found)?,
             RawKind::Advised { start, pages, advice } => {
                 self.put(pid, Kind::Madvise { start, pages, advice })?;
             }
@@ -324,6 +332,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             parent.held = Some(Vec::new());
         }
         let known = if shares { KnownTables::default() } else { self.known_to(pid) };
+        if !shares && let Some(space) = self.space_of(pid) {
+            space.known.fork();
+        }
         let program = self.space_of(pid).map(|space| space.program.clone()).unwrap_or_default();
         let new = || SpaceUsers { known, program, ..SpaceUsers::default() };
         let s = self.spaces.entry(space).or_insert_with(new);
@@ -379,6 +390,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         if let Some((_, _, Some(place))) = task.call.take() {
             self.queue.resolve(place, self.now, None)?;
         }
+        if let Some(look) = task.look.take() {
+            self.queue.close(look.place)?;
+        }
         let left = self.groups.get_mut(&task.group).map_or(0, |n| {
             *n -= 1;
             *n
@@ -409,6 +423,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             self.follow(raw)?;
         }
         Ok(())
+    }
+
+    /// Returns a process that was named and is not in the trace, and why.
+    pub(crate) fn unread_named(&self) -> Option<(i32, String)> {
+        self.unread.named()
     }
 
     /// Returns whether a program was started.

@@ -33,6 +33,10 @@ enum QueuedEvent {
     Known(u64, Event),
     /// Reserved.
     Waiting,
+    /// Reserved for several events, with those so far.
+    Open(Vec<(u64, Event)>),
+    /// Several events.
+    Several(Vec<(u64, Event)>),
     Nothing,
 }
 
@@ -123,6 +127,34 @@ impl<W: Write> Queue<W> {
         self.drain()
     }
 
+    /// Reserves a place for any number of events and returns its number.
+    pub(super) fn open(&mut self) -> u64 {
+        let place = self.end();
+        self.slots.push_back(QueuedEvent::Open(Vec::new()));
+        place
+    }
+
+    /// Adds an event to an open place. Without room for it there, it comes at the end.
+    pub(super) fn add(&mut self, place: u64, time: u64, e: Event) -> Result<(), WriteError> {
+        match self.slot(place) {
+            Some(QueuedEvent::Open(events)) => {
+                events.push((time, e));
+                Ok(())
+            }
+            _ => self.push(time, e),
+        }
+    }
+
+    /// Closes an open place.
+    pub(super) fn close(&mut self, place: u64) -> Result<(), WriteError> {
+        if let Some(slot) = self.slot(place)
+            && let QueuedEvent::Open(events) = slot
+        {
+            *slot = QueuedEvent::Several(std::mem::take(events));
+        }
+        self.drain()
+    }
+
     /// Moves an event to the end: it took effect only now. An event that is written already stays.
     pub(super) fn delay(&mut self, place: u64, time: u64) -> Result<(), WriteError> {
         let Some(slot) = self.slot(place) else { return Ok(()) };
@@ -133,15 +165,25 @@ impl<W: Write> Queue<W> {
 
     fn drain(&mut self) -> Result<(), WriteError> {
         while self.slots.len() > KEPT {
-            match self.slots.front() {
-                None | Some(QueuedEvent::Waiting) => break,
-                Some(QueuedEvent::Nothing) => {}
-                Some(&QueuedEvent::Known(time, e)) => self.write(time, &e)?,
+            if let None | Some(QueuedEvent::Waiting | QueuedEvent::Open(_)) = self.slots.front() {
+                break;
             }
-            self.slots.pop_front();
-            self.first += 1;
+            if let Some(slot) = self.slots.pop_front() {
+                self.first += 1;
+                self.write_slot(slot)?;
+            }
         }
         Ok(())
+    }
+
+    fn write_slot(&mut self, slot: QueuedEvent) -> Result<(), WriteError> {
+        match slot {
+            QueuedEvent::Known(time, e) => self.write(time, &e),
+            QueuedEvent::Open(events) | QueuedEvent::Several(events) => {
+                events.into_iter().try_for_each(|(time, e)| self.write(time, &e))
+            }
+            QueuedEvent::Waiting | QueuedEvent::Nothing => Ok(()),
+        }
     }
 
     fn write(&mut self, time: u64, e: &Event) -> Result<(), WriteError> {
@@ -173,10 +215,7 @@ impl<W: Write> Queue<W> {
     /// Writes the remaining events and drops the places that were never filled.
     pub(super) fn finish(mut self) -> Result<(Writer<W>, Written), WriteError> {
         for slot in std::mem::take(&mut self.slots) {
-            match slot {
-                QueuedEvent::Known(time, e) => self.write(time, &e)?,
-                QueuedEvent::Waiting | QueuedEvent::Nothing => {}
-            }
+            self.write_slot(slot)?;
         }
         Ok((self.writer, Written { refused: self.refused, openings: self.openings.counts() }))
     }

@@ -10,11 +10,15 @@
 //!    present makes no table, and an unmapping takes away the pages that the scan has seen before
 //!    it. Pages outside of the areas came by a later call, whose event and faults follow.
 //!
+//! A child by vfork changes nothing of this: it copies no table. What it does in the space that it
+//! shares counts as the process's own, until it starts a program. Its events are held back, too.
+//!
 //! If both hold, the process begins in the trace at the first mark, with the state that was read,
 //! and the events that were held back follow. If not, they are dropped, and a later reading counts.
 use super::state::{ExecLookup, SpaceUsers, TaskState, TraceBuilder, USUAL_STACK};
 use super::timing::Timing;
-use super::unread::{CallInProgress, HeldBack, Unread};
+use super::unread::{CallInProgress, HeldBack, Unread, UnreadProcesses};
+use super::{CLONE_THREAD, CLONE_VM};
 use crate::record::linux::raw::{Raw, RawKind};
 use crate::record::linux::state::{SpaceState, StateArea};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
@@ -27,8 +31,9 @@ use std::io::Write;
 
 impl<'a, W: Write> TraceBuilder<'a, W> {
     /// Creates a builder for processes that run already: they begin when they have been read.
-    pub(crate) fn attached(writer: Writer<W>, made: ExecLookup<'a>) -> Self {
+    pub(crate) fn attached(writer: Writer<W>, named: &[i32], made: ExecLookup<'a>) -> Self {
         let mut builder = Self::new(writer, 0, made);
+        builder.unread = UnreadProcesses::of(named);
         builder.tasks.clear();
         builder.groups.clear();
         builder.spaces.clear();
@@ -55,7 +60,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         if let Some(unread) = self.unread.by_group.get_mut(&group) {
             let unsteady = unread.calls.values().any(|call| call.locked);
             unread.reading = Some(HeldBack { since, unsteady, events: Vec::new() });
-            unread.tried = true;
+            unread.is_program = true;
         }
     }
 
@@ -64,16 +69,23 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let reading = self.unread.by_group.get_mut(&group).and_then(|unread| unread.reading.take());
         let Some(held) = reading else { return Ok(()) };
         let calls = self.unread.by_group.get(&group).map(|unread| &unread.calls);
-        let agrees = calls.is_some_and(|calls| held.agrees(state, calls));
-        if agrees && let Some(unread) = self.unread.take(group) {
+        let checked = calls.map_or(Ok(()), |calls| held.check(state, calls));
+        if checked.is_ok()
+            && let Some(unread) = self.unread.take(group)
+        {
             let now = self.now;
             self.now = held.since;
             let begun = self.begin(group, &unread, state, held.is_silent())?;
             self.now = now;
-            if !begun {
+            if begun {
+                self.unread.begun(group);
+            } else {
                 self.unread.groups.extend(unread.tasks.iter().map(|pid| (*pid, group)));
                 self.unread.by_group.insert(group, unread);
             }
+        }
+        if let Some(unread) = self.unread.by_group.get_mut(&group) {
+            unread.spoiled(checked.err());
         }
         for raw in held.events {
             self.feed(raw)?;
@@ -86,10 +98,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let pid = raw.pid;
         let Some(unread) = self.unread.by_group.get_mut(&group) else { return Ok(()) };
         if let Some(reading) = &mut unread.reading {
-            // A new thread's events are held back with it.
-            if let RawKind::Clone { child, flags } = raw.what
-                && flags & libc::CLONE_THREAD as u64 != 0
-            {
+            // The events of a new thread or child are held back with it.
+            if let RawKind::Clone { child, .. } = raw.what {
                 self.unread.groups.insert(child, group);
             }
             reading.events.push(raw);
@@ -100,16 +110,30 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 unread.calls.insert(pid, CallInProgress { call, args, locked: false });
             }
             RawKind::Locked => {
-                unread.calls.entry(pid).and_modify(|call| call.locked = true);
+                if let Some(call) = unread.calls.get_mut(&pid) {
+                    call.locked = true;
+                    self.unread.changed_shared(group);
+                }
             }
             RawKind::Leave { .. } => {
-                unread.calls.remove(&pid);
+                if unread.calls.remove(&pid).is_some() {
+                    self.unread.changed_shared(group);
+                }
+            }
+            RawKind::Clone { child, flags } if flags & CLONE_THREAD != 0 => {
+                self.unread.add(group, child);
             }
             RawKind::Clone { child, flags } => {
-                let of = if flags & libc::CLONE_THREAD as u64 != 0 { group } else { child };
-                self.unread.add(of, child);
+                let shares = (flags & CLONE_VM != 0).then(|| unread.shares.unwrap_or(group));
+                self.unread.add(child, child).shares = shares;
+            }
+            RawKind::ExecStart => {
+                // The program before was not read.
+                self.seen.unread += u64::from(unread.is_program);
+                (unread.shares, unread.is_program) = (None, true);
             }
             RawKind::ExecDone { .. } => {
+                (unread.shares, unread.is_program) = (None, true);
                 // The other threads are gone, and this one has the group's number.
                 unread.tasks = HashSet::from([group]);
                 unread.calls.clear();
@@ -134,9 +158,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let Some(unread) = self.unread.by_group.get(&group).filter(|unread| unread.tasks.is_empty()) else {
             return Ok(());
         };
-        let number = unread.number;
-        self.seen.unread += 1;
-        self.unread.by_group.remove(&group);
+        // A child by vfork that starts no program is a part of its parent.
+        let (number, has_space) = (unread.number, unread.shares.is_none());
+        self.seen.unread += u64::from(has_space);
+        self.unread.ended(group);
         match number {
             Some(task) => self.push(task, 0, Kind::Exit { last: true }),
             None => Ok(()),

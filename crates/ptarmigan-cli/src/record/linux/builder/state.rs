@@ -1,7 +1,9 @@
 //! The tasks and address spaces that the builder follows, and the way of their events into the
 //! trace.
+use super::changes::Changes;
 use super::describing::{Describing, Program};
 use super::exited::Exited;
+use super::looks::ExpectedLook;
 use super::queue::Queue;
 use super::tables::KnownTables;
 use super::timing::{Timed, Timing};
@@ -27,6 +29,8 @@ pub(super) struct SpaceUsers {
     /// Where events have made tables.
     pub(super) known: KnownTables,
     pub(super) program: Program,
+    /// What its tasks have changed last, if there are several.
+    pub(super) changes: Changes,
 }
 
 pub(super) struct TaskState {
@@ -57,6 +61,8 @@ pub(super) struct TaskState {
     pub(super) released: [Option<u64>; 2],
     /// The place of its last event, if that is a fault in a space that other tasks share.
     pub(super) fault: Option<u64>,
+    /// The look at the effect of its last call, if one may follow.
+    pub(super) look: Option<ExpectedLook>,
     /// The time of an execve that waits for the other threads to end.
     pub(super) exec: Option<u64>,
     /// Whether its last call of execve was under another tracer.
@@ -80,6 +86,7 @@ impl TaskState {
             copied: None,
             released: [None; 2],
             fault: None,
+            look: None,
             exec: None,
             other_tracer: false,
             dying: false,
@@ -108,6 +115,13 @@ pub(crate) struct Seen {
     /// Processes that the recording attached to, and programs that they started, which ended or
     /// changed before they were read.
     pub(crate) unread: u64,
+}
+
+impl Seen {
+    /// Returns the number of programs that ran and are not in the trace.
+    pub(crate) fn unrecorded(&self) -> u64 {
+        self.other_tracer + self.narrow + self.blank + self.unread
+    }
 }
 
 /// Looks up the result of an execve, by task and time.

@@ -18,6 +18,11 @@ pub(crate) struct KnownTables {
     last: Option<u64>,
     /// The end of the heap, 0 before it is known.
     heap_end: u64,
+    /// Whether a fork has copied this space, and whether a fork has made it. A page that only this
+    /// space maps may then be one that the fork shared until the other space was gone: nobody has
+    /// written it since.
+    copied: bool,
+    is_copy: bool,
 }
 
 /// The state of a span according to the events.
@@ -50,7 +55,18 @@ impl KnownTables {
     /// Returns the spans that are certain after a copy by fork.
     pub(crate) fn forked(&self) -> Self {
         let copied = self.spans.iter().filter(|(_, known)| **known == Known::Written);
-        Self { spans: copied.map(|(span, known)| (*span, *known)).collect(), last: None, ..*self }
+        let spans = copied.map(|(span, known)| (*span, *known)).collect();
+        Self { spans, last: None, copied: true, is_copy: true, ..*self }
+    }
+
+    /// A fork copies the space.
+    pub(crate) fn fork(&mut self) {
+        self.copied = true;
+    }
+
+    /// Returns the page at which the heap ends, 0 before it is known.
+    pub(crate) fn heap_end(&self) -> u64 {
+        self.heap_end
     }
 
     /// Forgets the tables that a call may have freed.
@@ -93,7 +109,8 @@ impl KnownTables {
     }
 
     /// Returns the parts of `found` that lie where no table is known, which are known from then
-    /// on; and those without a table. Also returns in how many spans no event has ever made one.
+    /// on; and those without a table. Pages are exclusive only if it is certain that they were
+    /// written since the last fork. Also returns in how many spans no event has ever made one.
     pub(crate) fn news(&mut self, found: &[Found]) -> (Vec<Found>, u64) {
         let mut news: Vec<Found> = Vec::new();
         let mut added = HashSet::new();
@@ -106,15 +123,15 @@ impl KnownTables {
                 let stop = ((span + 1) << SPAN).min(end);
                 let known = self.spans.get(&span).copied();
                 let certain = matches!(known, Some(Known::Is | Known::Written));
+                let old = if known.is_none() { self.is_copy } else { self.copied };
+                let next = Found { start, pages: stop - start, exclusive: f.exclusive && !old, ..*f };
                 if f.huge || added.contains(&span) || !certain {
                     if !f.huge && added.insert(span) {
                         unexplained += u64::from(known.is_none());
                     }
                     match news.last_mut() {
-                        Some(last) if last.continues(&Found { start, ..*f }) => {
-                            last.pages = stop - last.start;
-                        }
-                        _ => news.push(Found { start, pages: stop - start, ..*f }),
+                        Some(last) if last.continues(&next) => last.pages = stop - last.start,
+                        _ => news.push(next),
                     }
                 }
                 start = stop;
@@ -156,7 +173,22 @@ mod tests {
         known.add(512, false);
         known.add(1024, true);
         let mut child = known.forked();
-        assert_eq!(child.news(&[found(512, 1024)]), (vec![found(512, 512)], 1));
+        // The child has not written what it got, though its parent may be gone.
+        let shared = Found { exclusive: false, ..found(512, 512) };
+        assert_eq!(child.news(&[found(512, 1024)]), (vec![shared], 1));
+    }
+
+    #[test]
+    fn pages_that_a_fork_has_shared_are_not_written() {
+        let mut known = KnownTables::default();
+        known.add(512, true);
+        known.forget_by(&Kind::Munmap { start: 700, pages: 1 });
+        let mut before = known.clone();
+        assert_eq!(before.news(&[found(512, 2)]).0, [found(512, 2)]);
+        known.fork();
+        // In a span without a table before, somebody has written them.
+        let shared = Found { exclusive: false, ..found(512, 2) };
+        assert_eq!(known.news(&[found(512, 2), found(1024, 2)]).0, [shared, found(1024, 2)]);
     }
 
     #[test]

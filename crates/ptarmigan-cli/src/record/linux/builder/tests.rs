@@ -12,6 +12,13 @@ const THREAD: u64 = CLONE_VM | CLONE_THREAD;
 /// Feeds raw events of task 100 and its children at consecutive times. Returns the events after
 /// the start of the first program as pairs of task and kind.
 fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
+    let (events, found) = run_found(what);
+    assert_eq!(found, 0, "the recorder's own pages are left out");
+    events
+}
+
+/// As [`run`]. Also returns the number of tables that were found at stops.
+fn run_found(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, u64) {
     let header = Header::new("m", 4, Method::Synthetic);
     let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
     let mut made = |_: i32, _: u64| {
@@ -23,7 +30,7 @@ fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
     let own = vec![Found { start: 0, pages: 512, private: true, exclusive: true, huge: false }];
     let start = [
         (100, RawKind::Fault { address: 0x5000, code: 4 }),
-        (100, RawKind::Present(own)),
+        (100, RawKind::Present { still: false, found: own }),
         (100, RawKind::ExecStart),
     ];
     for (time, (pid, what)) in start.iter().chain(what).enumerate() {
@@ -31,7 +38,7 @@ fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
         model.feed(raw).expect("memory takes everything");
     }
     let (writer, seen) = model.finish().expect("memory takes everything");
-    assert_eq!((seen.refused, seen.found), (0, 0), "the recorder's own pages are left out");
+    assert_eq!(seen.refused, 0);
     let (bytes, _) = writer.finish(0).expect("memory takes everything");
     let events: Vec<Event> =
         Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event")).collect();
@@ -40,7 +47,7 @@ fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
         "the recorder's own doing is left out"
     );
     assert!(matches!(events[1].kind, Kind::Area { .. }));
-    events[2..].iter().map(|e| (e.task, e.kind)).collect()
+    (events[2..].iter().map(|e| (e.task, e.kind)).collect(), seen.found)
 }
 
 fn fault(pid: i32, page: u64) -> (i32, RawKind) {
@@ -108,6 +115,67 @@ fn calls_of_execve_that_fail_under_another_tracer_are_no_programs() {
     }
     let (_, seen) = model.finish().expect("memory takes everything");
     assert_eq!((seen.other_tracer, seen.blank, seen.narrow), (1, 1, 0));
+}
+
+fn touched(events: &[(u32, Kind)]) -> Vec<(u64, u64)> {
+    let pages = |(_, kind): &(u32, Kind)| match *kind {
+        Kind::Touched { start, pages, .. } => Some((start, pages)),
+        _ => None,
+    };
+    events.iter().filter_map(pages).collect()
+}
+
+#[test]
+fn pages_found_at_a_stop_are_written_only_if_no_other_task_runs() {
+    let found = |pid| {
+        let found = vec![Found { start: 0x1000, pages: 1, private: true, exclusive: true, huge: false }];
+        (pid, RawKind::Present { still: false, found })
+    };
+    let exits = (100, RawKind::Tables { tables: 3, exit: true });
+    // Another thread may have unmapped them since.
+    assert_eq!(touched(&run(&[clone(100, 101, THREAD), found(100)])), []);
+    let vfork = [clone(100, 101, THREAD), clone(101, 102, VFORK), found(102)];
+    assert_eq!(touched(&run(&vfork)), []);
+    // The only task, one whose parent waits, and the last that exits.
+    for alone in
+        [[clone(100, 102, VFORK), found(102)].to_vec(), vec![clone(100, 101, THREAD), exits, found(101)]]
+    {
+        let (events, tables) = run_found(&alone);
+        assert_eq!((touched(&events), tables), (vec![(0x1000, 1)], 1));
+    }
+}
+
+#[test]
+fn pages_that_a_call_made_present_stand_behind_it_without_those_of_others() {
+    let fill = |pid| {
+        let what = RawKind::Enter { call: MmCall::Mlockall, args: [1, 0, 0, 0, 0] };
+        [(pid, what), (pid, RawKind::Locked), (pid, RawKind::Leave { result: 0 })]
+    };
+    let touch = |pid, start| (pid, RawKind::Touched { start, pages: 10, write: false });
+    let unmap = |pid, start: u64| {
+        let args = [start << PAGE_SHIFT, 4 << PAGE_SHIFT, 0, 0, 0];
+        (pid, RawKind::Enter { call: MmCall::Munmap, args })
+    };
+    let left = |pid| (pid, RawKind::Leave { result: 0 });
+    let shared = [clone(100, 101, THREAD)];
+    let with = |between: &[(i32, RawKind)]| {
+        let looked = [touch(100, 0x100), touch(100, 0x200)];
+        run(&[&shared[..], &fill(100), between, &looked, &[fault(100, 7)]].concat())
+    };
+    let all = [(0x100, 10), (0x200, 10)];
+    assert_eq!(touched(&with(&[])), all);
+    // Unmapped by another thread meanwhile, or about to be.
+    let rest = [(0x100, 2), (0x106, 4), (0x200, 10)];
+    assert_eq!(touched(&with(&[unmap(101, 0x102), left(101)])), rest);
+    assert_eq!(touched(&with(&[unmap(101, 0x102)])), rest);
+    // A fork after the call copies the tables that the call has made.
+    let events = with(&[clone(101, 102, 0)]);
+    let fork = events.iter().position(|(_, kind)| matches!(kind, Kind::Clone { kind: CloneKind::Fork, .. }));
+    let pages = events.iter().rposition(|(_, kind)| matches!(kind, Kind::Touched { .. }));
+    assert!(touched(&events) == all && pages < fork, "{events:?}");
+    // Before the call: it made them present again.
+    let before = [&shared[..], &[unmap(101, 0x102), left(101)], &fill(100), &[touch(100, 0x100)]].concat();
+    assert_eq!(touched(&run(&before)), [(0x100, 10)]);
 }
 
 #[test]

@@ -179,7 +179,7 @@ pub(crate) fn before_exec(pid: i32) -> Looked {
     let Some(counts) = proc::counts(pid) else { return Vec::new() };
     let mut found = Vec::new();
     if counts.resident <= LITTLE {
-        found.push((pid, RawKind::Present(pagemap::present(pid))));
+        found.push((pid, RawKind::Present { still: false, found: pagemap::present(pid) }));
     }
     found.push((pid, RawKind::Tables { tables: counts.tables, exit: false }));
     found
@@ -197,7 +197,7 @@ impl Exiting {
         let mut counters = Counters::default();
         if counts.threads <= 1 || self.all_exit(counts.group, pid) {
             self.0.remove(&counts.group);
-            found.push((pid, RawKind::Present(pagemap::present(pid))));
+            found.push((pid, RawKind::Present { still: false, found: pagemap::present(pid) }));
             counters = Counters::read(counts.group, When::Last).unwrap_or_default();
         }
         (counters.waits, counters.preempted) = counts.switches;

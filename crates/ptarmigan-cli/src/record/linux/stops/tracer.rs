@@ -139,14 +139,20 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         self
     }
 
-    /// Creates a tracer for tasks that have been stopped, with the status of each stop. They go on.
-    pub(crate) fn attached(notes: Notes, stopped: Vec<(i32, i32)>, surroundings: &'a mut S) -> Self {
+    /// Creates a tracer for tasks that have been stopped, with the status of each stop, and for
+    /// others that are about to. They go on.
+    pub(crate) fn attached(
+        notes: Notes,
+        stopped: Vec<(i32, i32)>,
+        waiting: &[i32],
+        surroundings: &'a mut S,
+    ) -> Self {
         let mut tracer = Self::new(notes, 0, surroundings);
         tracer.every_call = true;
         tracer.started = true;
         tracer.surroundings.begun();
-        tracer.alive = stopped.iter().map(|(pid, _)| *pid).collect();
-        for (pid, _) in &stopped {
+        tracer.alive = stopped.iter().map(|(pid, _)| *pid).chain(waiting.iter().copied()).collect();
+        for pid in stopped.iter().map(|(pid, _)| pid).chain(waiting) {
             let group = tracer.group(*pid);
             if group != *pid {
                 tracer.watch.thread_made(group);
@@ -228,7 +234,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         let waiting = self.turns.values().flat_map(|(_, waiting)| waiting.iter().map(|pid| (*pid, 0)));
         let mut stopped: HashMap<i32, i32> = waiting.collect();
         self.turns.clear();
-        stop_all(&mut self.alive, &mut stopped, |_| Vec::new());
+        stop_all(&mut self.alive, &mut stopped, TO_STOP, |_| Vec::new());
         let mut processes: HashMap<i32, Vec<i32>> = HashMap::new();
         for &pid in &self.alive {
             processes.entry(proc::group(pid).unwrap_or(pid)).or_default().push(pid);
@@ -239,10 +245,19 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
                 self.note_all(found);
             }
         }
-        for (pid, status) in stopped {
-            let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
-            let is_signal = status != 0 && event == 0 && signal != libc::SIGTRAP | 0x80;
-            let _ = sys::free(pid, if is_signal { signal } else { 0 });
+        free_all(&stopped);
+        // Those that waited for a child stop now that it goes on.
+        self.alive.retain(|pid| !stopped.contains_key(pid));
+        let end = Instant::now() + TO_STOP;
+        while !self.alive.is_empty() && Instant::now() < end {
+            let Some((pid, status)) = sys::poll_wait() else {
+                std::thread::sleep(BETWEEN);
+                continue;
+            };
+            self.alive.remove(&pid);
+            if libc::WIFSTOPPED(status) {
+                free_all(&HashMap::from([(pid, status)]));
+            }
         }
     }
 
@@ -528,18 +543,22 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     }
 }
 
-/// How long tasks have to stop. One that waits in the kernel for a disk, or for the child of a
-/// vfork, cannot.
-const TO_STOP: Duration = Duration::from_secs(2);
+/// How long tasks have to stop. One that waits in the kernel for a disk cannot.
+pub(crate) const TO_STOP: Duration = Duration::from_secs(2);
+
+/// The time between two looks at tasks that are about to stop.
+const BETWEEN: Duration = Duration::from_micros(200);
 
 /// Stops tasks, and those that they make meanwhile, with the status of each stop. `more` returns
-/// tasks that have to stop, too: it is called until it returns no new one.
+/// tasks that have to stop, too: it is called until it returns no new one. A task that waits for
+/// the child of its vfork need not stop.
 pub(crate) fn stop_all(
     alive: &mut HashSet<i32>,
     stopped: &mut HashMap<i32, i32>,
+    within: Duration,
     mut more: impl FnMut(&HashSet<i32>) -> Vec<i32>,
 ) {
-    let end = Instant::now() + TO_STOP;
+    let end = Instant::now() + within;
     for pid in alive.iter().filter(|pid| !stopped.contains_key(pid)) {
         // One that is gone is reported.
         let _ = sys::interrupt(*pid);
@@ -554,7 +573,7 @@ pub(crate) fn stop_all(
                 stopped.remove(&pid);
             }
         }
-        if alive.iter().all(|pid| stopped.contains_key(pid)) {
+        if alive.iter().all(|pid| stopped.contains_key(pid) || proc::waits_for_child(*pid)) {
             let new = more(alive);
             if new.is_empty() {
                 return;
@@ -564,7 +583,16 @@ pub(crate) fn stop_all(
         if Instant::now() > end {
             return;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(BETWEEN);
+    }
+}
+
+/// Lets stopped tasks go on without a tracer, each with the signal that it has stopped for.
+pub(crate) fn free_all(stopped: &HashMap<i32, i32>) {
+    for (&pid, &status) in stopped {
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        let is_signal = status != 0 && event == 0 && signal != libc::SIGTRAP | 0x80;
+        let _ = sys::free(pid, if is_signal { signal } else { 0 });
     }
 }
 

@@ -122,6 +122,20 @@ pub(crate) fn threads(group: i32) -> Vec<i32> {
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// Returns whether a task waits in the kernel for a clone: for the child of a vfork, in most cases.
+pub(crate) fn waits_for_child(pid: i32) -> bool {
+    let call = read(pid, "syscall", 256, true).unwrap_or_default();
+    let number = call.split(|b| *b == b' ').next().and_then(|n| str::from_utf8(n).ok()?.parse().ok());
+    matches!(number, Some(libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3))
+}
+
+/// Returns how many bytes a process has mapped.
+pub(crate) fn mapped(pid: i32) -> u64 {
+    let statm = read(pid, "statm", 128, true).unwrap_or_default();
+    let pages = statm.split(|b| *b == b' ').next().and_then(|n| str::from_utf8(n).ok()?.parse().ok());
+    pages.unwrap_or(0_u64) << PAGE_SHIFT
+}
+
 /// Whether a stopped task runs a 32-bit program.
 pub(crate) fn is_32_bit(pid: i32) -> bool {
     // The kernel's code segment for such programs (`__USER32_CS`).

@@ -69,6 +69,13 @@ pub(crate) fn seize_running(pid: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, pid, TRACED as usize)
 }
 
+/// Starts to trace a task, and nothing that it creates, and stops it as soon as it can stop. The
+/// task goes on if the tracer ends.
+pub(crate) fn seize_to_stop(pid: i32) -> io::Result<()> {
+    ptrace(libc::PTRACE_SEIZE, pid, 0)?;
+    interrupt(pid)
+}
+
 /// Stops a traced task as soon as it can stop.
 pub(crate) fn interrupt(pid: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_INTERRUPT, pid, 0)

@@ -7,6 +7,7 @@ use crate::record::linux::system::proc::Area;
 use ptarmigan_trace::{Event, Header, Method, Reader};
 
 const THREAD: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
+const VFORK: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
 
 /// A space with a stack, an area of 16 pages of which two are present, and a page elsewhere.
 fn state(areas_at: u64) -> SpaceState {
@@ -50,22 +51,40 @@ fn fork(pid: i32, child: i32) -> (i32, RawKind) {
     (pid, RawKind::Clone { child, flags: 0 })
 }
 
+fn vfork(pid: i32, child: i32) -> (i32, RawKind) {
+    (pid, RawKind::Clone { child, flags: VFORK })
+}
+
+fn started(pid: i32) -> [(i32, RawKind); 2] {
+    [(pid, RawKind::ExecStart), (pid, RawKind::ExecDone { old: pid })]
+}
+
 /// Feeds events at the times 10, 20 and so on. Returns the events of the trace.
 fn run(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, Seen) {
+    let (events, seen, _) = run_named(what);
+    (events, seen)
+}
+
+/// Feeds events. Returns the events of the trace, and why process 100 is not in it.
+fn run_named(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, Seen, Option<String>) {
     let header = Header::new("m", 1, Method::Synthetic);
     let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
     let mut made = |_: i32, _: u64| None;
-    let mut model = TraceBuilder::attached(writer, &mut made);
+    let mut model = TraceBuilder::attached(writer, &[100], &mut made);
     for (n, (pid, what)) in what.iter().enumerate() {
         let raw = Raw { time: 10 * (n as u64 + 1), cpu: 0, pid: *pid, what: what.clone() };
         model.feed(raw).expect("memory takes everything");
     }
+    let why = model.unread_named().map(|(pid, why)| {
+        assert_eq!(pid, 100);
+        why
+    });
     let (writer, seen) = model.finish().expect("memory takes everything");
     assert_eq!(seen.refused, 0);
     let (bytes, _) = writer.finish(0).expect("memory takes everything");
     let events: Vec<Event> =
         Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event")).collect();
-    (events.iter().map(|e| (e.task, e.kind)).collect(), seen)
+    (events.iter().map(|e| (e.task, e.kind)).collect(), seen, why)
 }
 
 fn count(events: &[(u32, Kind)], is: impl Fn(&Kind) -> bool) -> usize {
@@ -118,6 +137,69 @@ fn a_reading_counts_only_if_it_is_of_one_moment() {
     assert!(!with(&[(100, RawKind::ExecStart)]));
     assert!(!with(&[leave(100)]), "a call that began before all events");
     assert!(with(&[(100, RawKind::Clone { child: 101, flags: THREAD })]));
+}
+
+#[test]
+fn a_vfork_does_not_spoil_a_reading_and_a_call_of_its_child_does() {
+    let with = |what: &[(i32, RawKind)]| {
+        let all = [&[fault(100, 1), start(100, &[100])], what, &[done(100, 500)]].concat();
+        run(&all)
+    };
+    let holds = |what: &[(i32, RawKind)]| count(&with(what).0, |k| matches!(k, Kind::Area { .. })) == 2;
+    let locked = |pid| (pid, RawKind::Locked);
+    assert!(holds(&[vfork(100, 200)]));
+    // The child starts a program, which takes locks of its own space and maps in it.
+    let starts = [&[vfork(100, 200), fault(200, 0x104), locked(200)][..], &started(200)].concat();
+    let then = [enter(200, MmCall::Munmap), locked(200), leave(200), fork(200, 201), fault(201, 3)];
+    assert!(holds(&[&starts[..], &then].concat()));
+    assert!(!holds(&[vfork(100, 200), enter(200, MmCall::Munmap), locked(200)]));
+    assert!(!holds(&[vfork(100, 200), fork(200, 201)]), "the child copies other tables");
+    assert!(!holds(&[vfork(100, 200), vfork(200, 201), enter(201, MmCall::Munmap), leave(201)]));
+    // Its events follow the state in which it began.
+    let (events, seen) = with(&starts);
+    let at = |is: &dyn Fn(&Kind) -> bool| events.iter().position(|(_, kind)| is(kind));
+    let area = at(&|kind| matches!(kind, Kind::Area { .. }));
+    let vfork_at = at(&|kind| *kind == Kind::Clone { child: 1, kind: CloneKind::Vfork });
+    let exec = at(&|kind| matches!(kind, Kind::Exec { arg_pages: 1, .. }));
+    assert!(area.is_some() && area < vfork_at && vfork_at < exec, "{events:?}");
+    assert_eq!(seen.unread, 1, "the program that was not read");
+    // The child of a vfork from before the reading.
+    let before = |what: &[(i32, RawKind)]| {
+        let first = [start(100, &[100]), fork(100, 300), done(100, 25), vfork(100, 200)];
+        let all = [&first[..], &[start(100, &[100])], what, &[done(100, 500)]].concat();
+        count(&run(&all).0, |kind| matches!(kind, Kind::Area { .. })) == 2
+    };
+    assert!(before(&[fault(200, 1), locked(200)]));
+    assert!(!before(&[enter(200, MmCall::Munmap), locked(200)]));
+    assert!(before(&[&started(200)[..], &[enter(200, MmCall::Munmap), locked(200), leave(200)]].concat()));
+}
+
+#[test]
+fn pages_given_up_while_the_areas_are_read_do_not_spoil_them() {
+    let with = |advice: i32| {
+        let args = [0x104 << PAGE_SHIFT, 2 << PAGE_SHIFT, advice as u64, 0, 0];
+        let call = [(100, RawKind::Enter { call: MmCall::Madvise, args }), leave(100)];
+        execs(&run(&[&[start(100, &[100])], &call[..], &[done(100, 45)]].concat()).0) == 1
+    };
+    assert!(with(libc::MADV_DONTNEED) && with(libc::MADV_FREE));
+    assert!(!with(libc::MADV_DONTFORK), "it divides areas");
+}
+
+#[test]
+fn a_named_process_that_is_not_read_has_a_reason() {
+    let why = |what: &[(i32, RawKind)]| run_named(what).2.unwrap_or_default();
+    assert_eq!(why(&[start(100, &[100]), done(100, 15)]), "");
+    let forks = [start(100, &[100]), fork(100, 200), done(100, 25)];
+    assert_eq!(why(&forks), "it forked while it was read");
+    let maps = [start(100, &[100]), enter(100, MmCall::Mmap), leave(100), done(100, 500)];
+    let both = [&forks[..], &maps[..]].concat();
+    assert_eq!(why(&both), "at the last of 2 readings it changed its mappings meanwhile");
+    assert_eq!(why(&[start(100, &[100]), (100, RawKind::Exit)]), "no reading of it was complete");
+    let ended = [&forks[..], &[(100, RawKind::Exit)]].concat();
+    assert_eq!(why(&ended), "it has ended before it was read");
+    // Only strays were read.
+    let stray = [&forks[..], &[start(200, &[200]), done(200, 55)]].concat();
+    assert_eq!((execs(&run(&stray).0), why(&stray).is_empty()), (1, false));
 }
 
 #[test]
@@ -179,7 +261,7 @@ fn a_call_in_progress_takes_effect_after_the_reading() {
         done(100, 65),
         leave(100),
     ]);
-    assert_eq!((events.len(), seen.unread), (0, 1));
+    assert_eq!((events.len(), seen.unread), (0, 2), "the process and its child");
 }
 
 #[test]

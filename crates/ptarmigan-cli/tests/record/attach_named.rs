@@ -1,0 +1,58 @@
+//! Recordings of a named process that never holds still.
+use super::attach::{Server, attach, end_of};
+use super::common::{Dir, METHODS, kill, ptarmigan, report};
+use std::time::Duration;
+
+#[test]
+fn a_process_whose_threads_start_programs_all_the_time_is_recorded() {
+    for method in METHODS {
+        let dir = Dir::new(&format!("named-{method}"));
+        let Some(mut server) = Server::start_as(&dir, "spawner.c", None, &[]) else { return };
+        let pid = server.pid().to_string();
+        let Some(recorder) = attach(&dir, method, None, &pid, &[]) else { continue };
+        let mut count = || server.answers("count").parse::<u64>().expect("a number");
+        let before = count();
+        std::thread::sleep(Duration::from_millis(1_500));
+        let started = count() - before;
+        kill(recorder.id() as i32, libc::SIGTERM);
+        let (status, stderr) = end_of(recorder, &dir);
+        assert_eq!(status, Some(0), "{stderr}");
+        let file = dir.path("out.ptrace");
+        let r = report(&file);
+        // The first programs of it may have begun before it was read.
+        assert!((r.forks + r.vforks) * 100 >= started * 95, "{method}: {} of {started}: {stderr}", r.vforks);
+        assert!(r.vforks > r.forks && r.running.processes >= 1, "{method}: {stderr}");
+        // It stood still for 20 ms for each 100 MiB mapped at most, four threads' arenas included;
+        // a machine that is busy may take longer.
+        if let Some(line) = stderr.lines().find(|line| line.contains("stood still for")) {
+            assert!(line.contains(&format!("process {pid} (spawner)")), "{line}");
+        }
+        // What is missing is told wherever the recording is read.
+        let part = format!("{} of ", r.programs.recorded);
+        let says = |args: &[&str]| {
+            let out = ptarmigan().args(args).arg(&file).output().expect("the program is there");
+            String::from_utf8_lossy(&out.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let (inspect, advise) = (says(&["inspect"]), says(&["advise"]));
+        let missing = r.programs.unrecorded > 0;
+        assert_eq!(inspect.contains("recorded; the others ended"), missing, "{method}: {inspect}");
+        assert_eq!(advise.contains("nothing is known of the others"), missing, "{method}: {advise}");
+        assert!(!missing || inspect.contains(&part), "{method}: {inspect}");
+        assert!(!advise.contains("does not fork"), "{method}: {advise}");
+    }
+}
+
+#[test]
+fn a_named_process_that_ends_at_once_is_an_error() {
+    let dir = Dir::new("named-ends");
+    let mut child = std::process::Command::new("sleep").arg("0.3").spawn().expect("it is there");
+    let pid = child.id().to_string();
+    // It is gone before the recording could begin, or ends in the middle of it.
+    child.wait().expect("our child");
+    let out = ptarmigan().args(["record", "-p", &pid, "-o"]).arg(dir.path("out.ptrace")).output();
+    let out = out.expect("the program is there");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.lines().count() == 1 && said.contains(&format!("process {pid}")), "{said}");
+    assert!(!dir.path("out.ptrace").exists());
+}
