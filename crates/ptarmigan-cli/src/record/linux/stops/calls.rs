@@ -29,7 +29,8 @@ pub(crate) enum Pending {
     Populate([u64; 6]),
     /// `mlock` or `madvise`, which make pages of a range present, in bytes.
     Fill(u64, u64),
-    /// `mlockall`, which passes over pages beyond the ends of files.
+    /// `mlockall`, which passes over pages beyond the ends of files, and over no area of another
+    /// thread.
     FillAll,
     Attach,
     /// The parts of the segment that are there, as first page and length.
@@ -87,7 +88,11 @@ impl Pending {
             Self::Populate(args) if result >= 0 => found = populated(pid, result as u64, args),
             Self::Fill(start, end) if result < 0 => found = filled(pid, start, end, |_| true),
             Self::FillAll if result >= 0 => {
-                found = filled(pid, 0, proc::USER_END, |area| area.kind == AreaKind::File);
+                // It gives the lock up before it makes pages present, also those of areas that
+                // another thread has mapped meanwhile.
+                let threads = proc::counts(pid).is_some_and(|counts| counts.threads > 1);
+                let wanted = |area: &proc::Area| threads || area.kind == AreaKind::File;
+                found = filled(pid, 0, proc::USER_END, wanted);
             }
             Self::Attach if result >= 0 => {
                 let start = result as u64 >> proc::PAGE_SHIFT;
