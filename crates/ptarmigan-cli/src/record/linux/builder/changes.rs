@@ -98,7 +98,7 @@ mod tests {
         for _ in 0..REMEMBERED {
             changes.add(1, 40, &Kind::Munmap { start: 200, pages: 1 }, 0);
         }
-        let mut parts = vec![0..60];
+        let mut parts = vec![0..60, 70..80];
         changes.remove(&mut parts, 1, 30);
         assert!(parts.is_empty());
     }

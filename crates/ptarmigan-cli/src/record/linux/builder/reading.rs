@@ -116,7 +116,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 }
             }
             RawKind::Leave { .. } => {
-                if unread.calls.remove(&pid).is_some() {
+                let known = unread.calls.remove(&pid).is_some();
+                if known {
                     self.unread.changed_shared(group);
                 }
             }
