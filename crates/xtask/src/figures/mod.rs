@@ -16,6 +16,8 @@ use value::{Output, fill, is_near};
 
 /// Runs of a command whose times are written down.
 const RUNS: usize = 3;
+/// The highest load at which times are measured.
+const MOST_LOAD: f64 = 1.0;
 /// Share by which counts of instructions may differ.
 const NEAR: f64 = 0.02;
 /// Seconds after which a script is ended. Scripts boot images.
@@ -26,7 +28,7 @@ pub struct FiguresArgs {
     /// Change nothing; fail if a count or a document differs from what the list says.
     #[arg(long, conflicts_with = "times")]
     check: bool,
-    /// Run commands that time things, too, three times each. With a quiet machine.
+    /// Run commands that time things, too, three times each. Refused if the load is above 1.
     #[arg(long)]
     times: bool,
     /// Run only commands that take a few seconds.
@@ -68,6 +70,9 @@ fn figures(args: &FiguresArgs) -> Result<Vec<String>, String> {
     let path = list_path();
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let mut list = List::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    if args.times {
+        is_quiet(&load())?;
+    }
     let mut problems = Vec::new();
     let mut programs = Programs { directory: args.programs.clone(), outputs: HashMap::new() };
     let mut documents = Documents::default();
@@ -289,10 +294,26 @@ fn host() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or_default();
+    let load = load();
     let model = model.map_or("an unknown processor", |(_, model)| model);
     format!("{day}, {model}, {cpus} CPUs, Linux {kernel}, load {load}")
+}
+
+/// Returns the load of the last minute, as Linux prints it.
+fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// Refuses a machine on which other programs would be measured too.
+fn is_quiet(load: &str) -> Result<(), String> {
+    match load.parse::<f64>() {
+        Ok(load) if load <= MOST_LOAD => Ok(()),
+        Ok(load) => Err(format!(
+            "the load is {load}: times are measured at {MOST_LOAD} at most; end other programs and wait a minute"
+        )),
+        Err(_) => Err("/proc/loadavg tells no load, without which times mean nothing".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -314,6 +335,13 @@ mod tests {
         let quick = |command: &String| list.figures.iter().any(|figure| figure.run == *command);
         assert!(list.quick.iter().all(quick), "{:?}", list.quick);
         assert_eq!(list.text(), std::fs::read_to_string(list_path()).unwrap(), "the list as it is written");
+    }
+
+    #[test]
+    fn times_of_a_busy_machine_are_refused() {
+        assert!(is_quiet("1.00").is_ok());
+        assert!(is_quiet("1.01").unwrap_err().contains("the load is 1.01"));
+        assert!(is_quiet("").is_err());
     }
 
     #[test]
