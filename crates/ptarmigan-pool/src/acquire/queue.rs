@@ -4,6 +4,7 @@
 //! the pool's number while no future waits, a number that no pool has while one does. Wakers are
 //! cloned, woken and dropped outside the lock, as they are code of others.
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -11,8 +12,8 @@ use std::task::Waker;
 /// The word while a future waits: no pool has this number.
 const WAITING: u64 = u64::MAX;
 
-/// Wakers of futures that were given something: woken when this is dropped, also by code that
-/// unwinds.
+/// Wakers of futures that were given something: all are woken when this is dropped, also if one of
+/// them, or the code that drops this, unwinds.
 #[derive(Default)]
 pub(crate) struct Wakers(Vec<Waker>);
 
@@ -25,7 +26,18 @@ impl Wakers {
 
 impl Drop for Wakers {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Waker::wake);
+        let mut unwound = None;
+        for waker in self.0.drain(..) {
+            // The others are woken, too; then the first panic goes on.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                unwound.get_or_insert(panic);
+            }
+        }
+        if let Some(panic) = unwound
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
+        }
     }
 }
 

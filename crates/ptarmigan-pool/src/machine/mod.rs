@@ -18,6 +18,7 @@ use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::frames::{AllocFlags, Frames, FramesError, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::page::{Clean, Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Returned, Source};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -240,7 +241,14 @@ impl<S: PageState> Core<S> {
             Ok(page) => Ok(self.map().page(page.into_raw()).base()),
             Err(_) => Err(Workshop::<S>::why().map_or_else(|| self.full(), PoolError::State)),
         };
-        self.settle();
+        // Wakers are code of others: the page is not the caller's yet.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.settle())) {
+            if let Ok(base) = taken {
+                // SAFETY: 1. and 2. it was taken above, and nobody has used it.
+                unsafe { self.give(base) };
+            }
+            resume_unwind(panic);
+        }
         taken
     }
 
@@ -314,27 +322,46 @@ impl<S: PageState> Core<S> {
     #[cold]
     #[inline(never)]
     fn give_slow(&self, page: Returned<Clean>) {
-        let page = page.into_inner();
         if self.is_forked() {
             // The page is this process's copy, and goes with it.
-            page.into_raw();
+            page.into_inner().into_raw();
             return;
         }
-        let page = if self.waiters.is_waiting() { self.pass_on(page) } else { Some(page) };
-        if let Some(page) = page {
-            self.seated_do(|pin| {
-                self.upkeep(pin);
-                // SAFETY: 1. it is `Returned`.
-                unsafe { self.lists_on(pin).free_unlinked(page) };
-            });
+        // Woken at the end, as wakers are code of others.
+        let mut woken = Wakers::default();
+        if self.waiters.is_waiting() {
+            if let Some(page) = self.pass_on(page.into_inner(), &mut woken) {
+                // SAFETY: 1. it was `Returned` above.
+                self.put_back(unsafe { Returned::new(page) });
+            }
+        } else {
+            self.put_back(page);
         }
         self.settle();
     }
 
-    /// Does something on a seat: the thread's own if it has one or there is one left, else one that
-    /// it shares.
+    /// Puts a page into the lists. If code of the caller unwinds, the page is in them nevertheless.
+    fn put_back(&self, page: Returned<Clean>) {
+        let here = catch_unwind(AssertUnwindSafe(|| self.topology.here()));
+        self.seated_on(*here.as_ref().unwrap_or(&NodeId(0)), |pin| {
+            // SAFETY: 1. it is `Returned`.
+            unsafe { self.lists_on(pin).free_unlinked(page.into_inner()) };
+            self.upkeep(pin);
+        });
+        if let Err(panic) = here {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Does something on a seat of the node that the thread is on. If the function of
+    /// [`Topology::told`](crate::Topology::told) unwinds, nothing is done.
     fn seated_do<R>(&self, work: impl FnOnce(&Pinned<'_>) -> R) -> R {
-        let here = self.topology.here();
+        self.seated_on(self.topology.here(), work)
+    }
+
+    /// Does something on a seat: the thread's own if it has one or there is one left, else one of
+    /// the node `here` that it shares.
+    fn seated_on<R>(&self, here: NodeId, work: impl FnOnce(&Pinned<'_>) -> R) -> R {
         let seat = seats::find(self.id, &self.link, || self.sit(here));
         let Some(seat) = seat else {
             let _alone = lock(&self.common[usize::from(here.0)]);

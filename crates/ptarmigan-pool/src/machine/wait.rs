@@ -7,6 +7,7 @@ use crate::state::{PageState, Workshop};
 use ptarmigan::addr::FRAME_SHIFT;
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::page::Clean;
+use ptarmigan::quicklist::Returned;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
@@ -62,14 +63,14 @@ impl<S: PageState> Core<S> {
         }
     }
 
-    /// Gives a page that comes back to the future that has waited longest. Returns the page if no
-    /// future waits.
-    pub(super) fn pass_on(&self, page: Clean) -> Option<Clean> {
+    /// Gives a page that comes back to the future that has waited longest, and puts its waker into
+    /// `woken`. Returns the page if no future waits.
+    pub(super) fn pass_on(&self, page: Clean, woken: &mut Wakers) -> Option<Clean> {
         match self.waiters.offer(Ok(number(&page))) {
             Ok(waker) => {
                 page.into_raw();
                 self.passed_on.fetch_add(1, Relaxed);
-                waker.wake();
+                woken.push(waker);
                 None
             }
             Err(_) => Some(page),
@@ -106,10 +107,8 @@ impl<S: PageState> Core<S> {
                         woken.push(waker);
                     }
                     // It has left meanwhile.
-                    Err(_) => self.seated_do(|pin| {
-                        // SAFETY: 1. it was taken from these lists above.
-                        unsafe { self.lists_on(pin).free_unlinked(page) }
-                    }),
+                    // SAFETY: 1. it was taken from these lists above.
+                    Err(_) => self.put_back(unsafe { Returned::new(page) }),
                 },
                 Err(_) => {
                     // Full: a page that comes back later is passed on. A constructor that failed

@@ -16,6 +16,7 @@ enum Point {
     PageDestruct,
     PageRestore,
     Hook,
+    Here,
 }
 
 thread_local! {
@@ -105,6 +106,7 @@ fn config() -> PoolConfig {
     let hook = MetricsHook::new(|_| assert!(!fails(Point::Hook), "the hook fails"));
     let topology = Topology::told(2, || {
         static CALLS: AtomicUsize = AtomicUsize::new(0);
+        assert!(!fails(Point::Here), "the topology does not know");
         CALLS.fetch_add(1, Relaxed) % 2
     });
     let capacity = PAGES * SIZE;
@@ -155,6 +157,7 @@ fn a_pool_of_pages_loses_none_wherever_code_of_the_caller_fails_or_unwinds() {
     }
     assert!(for_every_k(Point::PageDestruct, 0) > 20);
     assert!(for_every_k(Point::Hook, 0) > 20, "a hook that unwinds is heard of by nobody");
+    assert!(for_every_k(Point::Here, 0) > 20);
     // A page of which nobody knows the state stays out.
     assert!(for_every_k(Point::PageRestore, 1) > 20);
 }

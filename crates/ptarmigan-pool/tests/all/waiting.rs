@@ -449,3 +449,43 @@ fn one_thread_runs_tasks_that_wait_for_each_other() {
     stress(1, 1, 8, 200);
     stress(20, 1, 50, 100);
 }
+
+/// A waker that unwinds.
+struct Unwinds;
+
+impl Wake for Unwinds {
+    fn wake(self: Arc<Self>) {
+        panic!("the waker unwinds");
+    }
+}
+
+#[test]
+fn a_waker_that_unwinds_keeps_no_other_future_from_being_woken() {
+    let pool = pool(8);
+    let (rests, resting) = mpsc::channel();
+    let (go, going) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // Three pages rest with another thread, until two futures wait.
+        let other = scope.spawn({
+            let pool = &pool;
+            move || {
+                drop((0..3).map(|_| pool.page().unwrap()).collect::<Vec<_>>());
+                rests.send(()).unwrap();
+                going.recv().unwrap();
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.hand_over())).is_err()
+            }
+        });
+        resting.recv().unwrap();
+        let held: Vec<_> = std::iter::from_fn(|| pool.page().ok()).collect();
+        let mut first = pool.acquire();
+        let unwinds = Waker::from(Arc::new(Unwinds));
+        assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&unwinds)).is_pending());
+        let mut second = Waiter::waiting(&pool);
+        go.send(()).unwrap();
+        assert!(other.join().unwrap(), "the panic goes on");
+        assert_eq!(second.woken.0.load(SeqCst), 1);
+        assert!(second.poll().is_ready());
+        drop((held, first, second));
+    });
+    assert_eq!(pool.stats().in_use, 0);
+}
