@@ -133,12 +133,12 @@ impl PtConfig {
         if !self.hooks.are_complete(self.cpus) {
             return Err(PtError::Pointer);
         }
-        if is_odd(self.direct_map.addr() as u64) || is_odd(self.direct_map_end) || self.kernel_root == 0 {
-            return Err(PtError::Range);
+        if is_odd(self.direct_map.addr() as u64) || is_odd(self.direct_map_end) {
+            return Err(PtError::DirectMap);
         }
         let root_end = self.kernel_root.checked_add(ROOT_ALIGN).filter(|end| *end <= self.direct_map_end);
-        if !self.kernel_root.is_multiple_of(ROOT_ALIGN) || root_end.is_none() {
-            return Err(PtError::Range);
+        if self.kernel_root == 0 || !self.kernel_root.is_multiple_of(ROOT_ALIGN) || root_end.is_none() {
+            return Err(PtError::KernelRoot);
         }
         let mut runs = Runs { runs: [NO_RUN; 2 * PT_MAX_RUNS], n: 0 };
         for i in 0..self.run_count {

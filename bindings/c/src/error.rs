@@ -50,6 +50,10 @@ pub enum PtError {
     MemoryType = -19,
     /// Pages are not mapped as one large page would map them.
     Differs = -20,
+    /// `config.kernel_root` is 0, not at the border of a root, or beyond the direct map.
+    KernelRoot = -21,
+    /// `config.direct_map` or `config.direct_map_end` is not at the border of a page.
+    DirectMap = -22,
 }
 
 impl PtError {

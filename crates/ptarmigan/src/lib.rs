@@ -80,6 +80,7 @@
 //! there ([`cpu::PerCpu`]).
 #![cfg_attr(not(any(feature = "std", test, loom)), no_std)]
 pub mod addr;
+mod any_error;
 pub mod arch;
 mod bits;
 pub mod bootmem;
@@ -101,3 +102,5 @@ pub mod table;
 pub mod tlb;
 pub mod vmalloc;
 pub mod window;
+
+pub use any_error::Error;

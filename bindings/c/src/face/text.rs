@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char};
 /// Returns the meaning of a function's result and the remedy, as text that ends with 0 and stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn pt_error_text(code: i32) -> *const c_char {
-    const TEXTS: [(PtError, &CStr); 20] = [
+    const TEXTS: [(PtError, &CStr); 22] = [
         (PtError::Pointer, c"a pointer is NULL or misaligned"),
         (PtError::Object, c"the object is not initialised, was moved, or is to be initialised twice"),
         (PtError::Argument, c"an argument has no meaning; see the function in ptarmigan.h"),
@@ -26,6 +26,8 @@ pub extern "C" fn pt_error_text(code: i32) -> *const c_char {
         (PtError::NoSlot, c"no slot of the window for high memory is free; unmap others"),
         (PtError::MemoryType, c"pages of this architecture cannot have the memory type"),
         (PtError::Differs, c"the pages are not mapped as one large page would map them"),
+        (PtError::KernelRoot, c"config.kernel_root is 0, misaligned, or beyond the direct map"),
+        (PtError::DirectMap, c"config.direct_map or direct_map_end is not at the border of a page"),
     ];
     let text = match TEXTS.iter().find(|(error, _)| error.code() == code) {
         Some((_, text)) => text,

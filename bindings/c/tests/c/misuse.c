@@ -35,11 +35,11 @@ static void configurations(void) {
     BAD(bad.run_count = PT_MAX_RUNS + 1, PT_ERROR_ARGUMENT);
     BAD(bad.cpus = 0, PT_ERROR_ARGUMENT);
     BAD(bad.cpus = 257, PT_ERROR_ARGUMENT);
-    BAD(bad.direct_map = ram + 1, PT_ERROR_RANGE);
-    BAD(bad.kernel_root = 0, PT_ERROR_RANGE);
-    BAD(bad.kernel_root = 8, PT_ERROR_RANGE);
-    BAD(bad.kernel_root = LOW_BYTES, PT_ERROR_RANGE);
-    BAD(bad.kernel_root = UINT64_MAX & ~0xfffULL, PT_ERROR_RANGE);
+    BAD(bad.direct_map = ram + 1, PT_ERROR_DIRECT_MAP);
+    BAD(bad.kernel_root = 0, PT_ERROR_KERNEL_ROOT);
+    BAD(bad.kernel_root = 8, PT_ERROR_KERNEL_ROOT);
+    BAD(bad.kernel_root = LOW_BYTES, PT_ERROR_KERNEL_ROOT);
+    BAD(bad.kernel_root = UINT64_MAX & ~0xfffULL, PT_ERROR_KERNEL_ROOT);
     BAD(bad.kernel_root = run.start, PT_ERROR_RUNS);
     BAD(bad.hooks.load_root = NULL, PT_ERROR_POINTER);
     BAD(bad.hooks.panic = NULL, PT_ERROR_POINTER);

@@ -1,8 +1,9 @@
 //! Describes the memory of a machine: runs, and their sizes in all.
-use crate::addr::Pfn;
+use crate::addr::{FRAME_SIZE, Pfn};
 use crate::cpu::NodeId;
 use core::borrow::Borrow;
 use core::fmt;
+use core::ops::Range;
 
 /// The frames of a zone, and their possible uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,26 @@ pub struct MemoryRun {
 }
 
 impl MemoryRun {
+    /// Describes low memory of node 0 by its addresses, in bytes. The run has the whole frames
+    /// between them: none if the end lies below the start, and no frame above [`Pfn::NONE`].
+    ///
+    /// ```
+    /// use ptarmigan::cpu::NodeId;
+    /// use ptarmigan::frames::MemoryRun;
+    ///
+    /// let run = MemoryRun::new(0x8020_0800..0x8800_0000);
+    /// assert_eq!((run.start.0, run.frames), (0x80201, 0x7dff));
+    /// let far = MemoryRun { node: NodeId(1), ..MemoryRun::new(0x1_0000_0000..0x1_8000_0000) };
+    /// assert_eq!(far.frames, 0x80000);
+    /// ```
+    pub const fn new(bytes: Range<u64>) -> Self {
+        let (first, end) = (bytes.start.div_ceil(FRAME_SIZE as u64), bytes.end / FRAME_SIZE as u64);
+        let end = if end < Pfn::NONE.0 as u64 { end } else { Pfn::NONE.0 as u64 };
+        let first = if first < end { first } else { end };
+        let frames = (end - first) as u32;
+        MemoryRun { start: Pfn(first as u32), frames, node: NodeId(0), class: ZoneClass::Low }
+    }
+
     /// Returns the first frame number behind it; no more than [`Pfn::NONE`] in a run that is as it
     /// should be.
     pub(super) fn end(&self) -> u64 {
