@@ -7,18 +7,19 @@ macro_rules! any_error {
         /// Any error of the library. The text is the text of the error inside.
         ///
         /// ```
-        /// use ptarmigan::addr::PhysAddr;
-        /// use ptarmigan::bootmem::BootMemory;
-        /// use ptarmigan::frames::{Frames, MemoryRun};
+        /// use ptarmigan::addr::{VirtAddr, VirtRange};
+        /// use ptarmigan::format::X86_64;
+        /// use ptarmigan::machine::On;
+        /// use ptarmigan::space::{Access, AreaFlags, Space, SpaceMachine};
         ///
-        /// fn set_up(memory: &mut BootMemory<'static>) -> Result<(), ptarmigan::Error> {
-        ///     let runs = [MemoryRun::new(0x10_0000..0x50_0000)];
-        ///     let frames = Frames::new(&runs, memory)?;       // a FramesError
-        ///     assert_eq!(frames.counts().free, 1024);
+        /// fn first_page<M: SpaceMachine>(on: On<'_, M>) -> Result<(), ptarmigan::Error> {
+        ///     let mut space = Space::<X86_64>::new(on)?;                   // a KernelMapError
+        ///     let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+        ///     space.edit(on)?.mmap(heap, AreaFlags::READ, 0)?;             // an AreaError
+        ///     space.fault(on, VirtAddr(0x40_0123), Access::Read)?;         // a FaultError
+        ///     space.end(on)?;
         ///     Ok(())
         /// }
-        /// # let words: &'static mut [core::mem::MaybeUninit<u64>] = Vec::leak(vec![core::mem::MaybeUninit::uninit(); 1 << 16]);
-        /// # assert!(set_up(&mut BootMemory::from_slice(words)).is_ok());
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
