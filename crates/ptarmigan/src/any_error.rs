@@ -4,7 +4,8 @@ use core::fmt;
 /// Makes the enum of all errors, their texts and conversions.
 macro_rules! any_error {
     ($($variant:ident($error:ty)),+ $(,)?) => {
-        /// Any error of the library. The text is the text of the error inside.
+        /// Any error of the library. The text is the text of the error inside. A
+        /// [`Refused`](crate::cpu::Refused) has no conversion, because the value in it would be lost.
         ///
         /// ```
         /// use ptarmigan::addr::{VirtAddr, VirtRange};
@@ -17,8 +18,7 @@ macro_rules! any_error {
         ///     let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
         ///     space.edit(on)?.mmap(heap, AreaFlags::READ, 0)?;             // an AreaError
         ///     space.fault(on, VirtAddr(0x40_0123), Access::Read)?;         // a FaultError
-        ///     space.end(on)?;
-        ///     Ok(())
+        ///     Ok(space.end(on).map_err(|refused| refused.error)?)       // a TlbRefusal
         /// }
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
