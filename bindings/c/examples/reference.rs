@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
-use ptarmigan::format::{Attr, Format, FormatExt};
+use ptarmigan::format::{Attr, Format, FormatExt, Formats};
 use ptarmigan::frames::{AllocFlags, DataFrames, End, Frames, MemoryRun, NoFrame, Request, ZoneClass};
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::page::Level;
@@ -30,6 +30,7 @@ struct None;
 
 // SAFETY: 1. to 7. no translation is cached, and no hook has an effect.
 unsafe impl Mmu for None {
+    const FORMATS: Formats = Formats::of::<Entries>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

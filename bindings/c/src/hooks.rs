@@ -1,7 +1,9 @@
 //! Calls the kernel's hooks: its MMU, its interrupts between CPUs.
+use crate::arch::Entries;
 use core::ffi::{c_char, c_void};
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{CpuSet, Pinned};
+use ptarmigan::format::Formats;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 
 /// Called with `pt_hooks.context`, the calling CPU and an address: see the member.
@@ -141,6 +143,7 @@ fn number(pin: &Pinned<'_>) -> u32 {
 // of these walk tables, and all but x86 may cache an entry that is not valid, or one that denies.
 // 6. No state is kept. 7. No function unwinds.
 unsafe impl Mmu for Hardware {
+    const FORMATS: Formats = Formats::of::<Entries>();
     const STRUCTURES: Structures = if IS_X86 {
         Structures::AnyInvalidation
     } else if cfg!(target_arch = "aarch64") {

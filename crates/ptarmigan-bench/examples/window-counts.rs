@@ -43,7 +43,8 @@ fn run(case: &str) -> Result<(), Box<dyn std::error::Error>> {
             // SAFETY: 1. the host's map reaches all its frames.
             let slots = unsafe { StoreSlots::new(&mut boot, SLOTS, 1 << 47, host.window()) }?;
             let config = PoolConfig::new(1, SLOTS);
-            let bytes = Pool::<Wired<NoTlb>, StoreSlots>::bytes(&host.frames().size(), &config, SLOTS);
+            let bytes =
+                Pool::<Wired<X86_64, NoTlb>, StoreSlots>::bytes(&host.frames().size(), &config, SLOTS);
             let mut boot = host.boot(bytes)?;
             // SAFETY: 1. the slots are made for the host, and so is the map. 2. new ones.
             let pool =

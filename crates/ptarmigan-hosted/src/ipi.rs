@@ -1,8 +1,13 @@
 //! Delivers interrupts between logical CPUs: messages that their threads look for between two
 //! operations.
 use super::slots::Owners;
+use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use ptarmigan::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
+use ptarmigan::format::{Format, Formats};
+use ptarmigan::tlb::{
+    Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures, WrongMode,
+};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -95,15 +100,17 @@ impl Ipi for Messages {
     }
 }
 
-/// MMUs, and the interrupts between them.
-pub struct Wired<S> {
+/// MMUs, and the interrupts between them, of a host whose memory is laid out for the format `F`:
+/// machines of it have no trees of another one, whatever its MMUs read.
+pub struct Wired<F, S> {
+    host: PhantomData<fn() -> F>,
     mmu: S,
     messages: Messages,
 }
 
-impl<S> Wired<S> {
+impl<F: Format, S> Wired<F, S> {
     pub(super) fn new(mmu: S, messages: Messages) -> Self {
-        Wired { mmu, messages }
+        Wired { host: PhantomData, mmu, messages }
     }
 
     /// Returns the MMUs.
@@ -117,8 +124,9 @@ impl<S> Wired<S> {
     }
 }
 
-// SAFETY: all promises are those of `S`.
-unsafe impl<S: Mmu> Mmu for Wired<S> {
+// SAFETY: all promises are those of `S`; of the formats that it reads, some may be missing.
+unsafe impl<F: Format, S: Mmu> Mmu for Wired<F, S> {
+    const FORMATS: Formats = S::FORMATS.only::<F>();
     const BROADCASTS: bool = S::BROADCASTS;
     const WALKS_TABLES: bool = S::WALKS_TABLES;
     const STRUCTURES: Structures = S::STRUCTURES;
@@ -152,6 +160,12 @@ unsafe impl<S: Mmu> Mmu for Wired<S> {
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
         self.mmu.unload(pin, space);
     }
+    fn check_mode(&self, pin: &Pinned<'_>) -> Result<(), WrongMode> {
+        self.mmu.check_mode(pin)
+    }
+    fn may_show(&self, pin: &Pinned<'_>, at: *const u8, phys: PhysAddr) -> bool {
+        self.mmu.may_show(pin, at, phys)
+    }
     fn set_kernel_root(&self, root: KernelRoot) {
         self.mmu.set_kernel_root(root);
     }
@@ -164,7 +178,7 @@ unsafe impl<S: Mmu> Mmu for Wired<S> {
     }
 }
 
-impl<S: Sync> Ipi for Wired<S> {
+impl<F: Format, S: Sync> Ipi for Wired<F, S> {
     #[inline]
     fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
         self.messages.send(pin, cpus, serve);

@@ -4,7 +4,7 @@ use super::ipi::{Delivery, Messages, Wired};
 use super::slots::CpuSlot;
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned, WrongMachine};
-use ptarmigan::format::Format;
+use ptarmigan::format::{Format, Formats};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::parking::Parking;
@@ -20,6 +20,7 @@ pub struct NoTlb;
 
 // SAFETY: without an MMU no translation is ever cached, so all promises hold at once.
 unsafe impl Mmu for NoTlb {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -73,7 +74,7 @@ pub struct HostMachine<'h, F: Format, P, S, W = DirectMap> {
     host: &'h Host<F>,
     window: W,
     policy: P,
-    tlb: Tlb<Wired<S>>,
+    tlb: Tlb<Wired<F, S>>,
     parking: Parking,
 }
 
@@ -142,7 +143,7 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
             let (made, all) = (policy.cpus(), config.cpus);
             return Err(HostError::OutOfRange(format!("a policy for {made} CPUs, the host has {all}")));
         }
-        let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config) + Parking::bytes(config.cpus))?;
+        let mut boot = host.boot(Tlb::<Wired<F, S>>::bytes(&config) + Parking::bytes(config.cpus))?;
         let parking = Parking::new(&mut boot, id, config.cpus, config.park)?;
         let first = host.take().ok_or(HostError::InUse)?;
         // SAFETY: 1. the host has just given itself to this machine, and takes itself back in
@@ -243,7 +244,7 @@ impl<F: Format, P, S, W> Drop for HostMachine<'_, F, P, S, W> {
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine<'_, F, P, S, W> {
     type Window = W;
     type Policy = P;
-    type Shootdown = Wired<S>;
+    type Shootdown = Wired<F, S>;
 
     #[inline]
     fn frames(&self) -> &Frames {
@@ -267,7 +268,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
         &self.policy
     }
     #[inline]
-    fn tlb(&self) -> &Tlb<Wired<S>> {
+    fn tlb(&self) -> &Tlb<Wired<F, S>> {
         &self.tlb
     }
     #[inline]

@@ -2,7 +2,7 @@
 use crate::block::HashMemory;
 use crate::mmu::SoftMmu;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Format, Ppc32};
+use ptarmigan::format::{Attr, Format, Formats, Ppc32};
 use ptarmigan::page::Level;
 use ptarmigan::space::Access;
 use ptarmigan::tlb::hash::{
@@ -247,6 +247,7 @@ fn segments(context: u32) -> [u64; 16] {
 // tables. 5. one invalidation reaches all CPUs, and no CPU walks tables. 6. No root is kept beyond
 // the call. 7. `load` finds no translations.
 unsafe impl Mmu for &HashedMmu<'_> {
+    const FORMATS: Formats = Formats::of::<Ppc32>();
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
     const STRUCTURES: Structures = Structures::AnyInvalidation;

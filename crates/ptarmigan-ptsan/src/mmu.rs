@@ -5,7 +5,7 @@ use crate::told;
 use crate::traits::{Interrupting, MmuTraits};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::Format;
+use ptarmigan::format::{Format, Formats};
 use ptarmigan::page::{Level, MAX_LEVELS};
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{OpenWindow, WindowGuard};
@@ -250,6 +250,7 @@ fn flushes<F: Format>(
 // themselves. 6. No root is kept beyond the call, only its space's number. 7. `load` finds no
 // translations.
 unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
+    const FORMATS: Formats = Formats::of::<F>().with_any_kernel::<F>();
     const BROADCASTS: bool = T::BROADCASTS;
     const STRUCTURES: Structures = T::STRUCTURES;
     const NEEDS_ENTRY_VALID: bool = T::NEEDS_ENTRY_VALID;

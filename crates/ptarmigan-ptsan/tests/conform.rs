@@ -2,13 +2,13 @@
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage2, Aarch64Upper, Access,
-    Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, Keyed, LoongArch64, MemoryType, Npt, Ppc32,
-    Rights, Sev, Slot64, Sparc64, Sv, Sv32, Sv39, Sv39Napot, Sv39Pbmt, Sv39x4, Sv39x4Napot, Sv39x4Pbmt, Sv48,
-    Sv48Napot, Sv48Pbmt, Sv48x4, Sv48x4Napot, Sv48x4Pbmt, Sv57, Sv57Napot, Sv57Pbmt, Tdx, X86_64, X86_64La57,
-    X86Pae,
+    Attr, Ept, Format, FormatExt, Formats, I386, Ia64, KernelFetch, Keyed, LoongArch64, MemoryType, Npt,
+    Ppc32, Rights, Sev, Slot64, Sparc64, Sv, Sv32, Sv39, Sv39Napot, Sv39Pbmt, Sv39x4, Sv39x4Napot,
+    Sv39x4Pbmt, Sv48, Sv48Napot, Sv48Pbmt, Sv48x4, Sv48x4Napot, Sv48x4Pbmt, Sv57, Sv57Napot, Sv57Pbmt, Tdx,
+    X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
-use ptarmigan_ptsan::{Watchable, conform, conforms_to};
+use ptarmigan_ptsan::{Told, Watchable, conform, conforms_to};
 use ptsan::{Arch, Perms};
 
 #[test]
@@ -589,9 +589,45 @@ fn a_page_is_encrypted_unless_it_is_shared_by_the_bit_of_the_cpu() {
     // Another bit, the opposite meaning, and a format that knows none.
     let sev = Arch::x86_64_encrypted::<47, false>();
     let other = conforms_to::<Sev<X86_64, 46>>(&sev).unwrap_err().to_string();
-    assert!(other.contains("x86-64, encrypted: the leaf") && other.contains("the MMU finds"), "{other}");
+    assert!(other.contains("x86-64 with SEV: the leaf") && other.contains("the MMU finds"), "{other}");
     let opposite = conforms_to::<Tdx<X86_64, 47>>(&sev).unwrap_err().to_string();
     assert!(opposite.contains("the link") && opposite.contains("is Malformed"), "{opposite}");
     let none = conforms_to::<X86_64>(&sev).unwrap_err().to_string();
     assert!(none.contains("the link") && none.contains("is Malformed"), "{none}");
+}
+
+/// A machine of one format takes its trees and no others; `Told` is the same format to an MMU.
+#[test]
+fn formats_are_told_apart() {
+    type Check = fn(Formats);
+    let mut all: Vec<(String, Formats, Check)> = vec![];
+    macro_rules! has {
+        ($($format:ty),* $(,)?) => { $(
+            all.push((stringify!($format).to_owned(), Formats::of::<$format>(), Formats::demand_tree::<$format>));
+        )* };
+    }
+    has!(
+        I386, X86Pae, X86_64, X86_64La57, Sv32, Sv39, Sv39Napot, Sv39Pbmt, Sv48, Sv48Napot, Sv48Pbmt, Sv57, Ppc32,
+        Aarch64, Aarch64Upper, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, LoongArch64, Sparc64, Ia64,
+        Aarch64Stage2, Ept, Npt, Sv39x4, Sv48x4, Keyed<X86_64>, Keyed<X86_64La57>, Sev<X86_64, 47>,
+        Sev<X86_64, 51>, Tdx<X86_64, 47>, Sev<X86_64La57, 51>, Sev<Keyed<X86_64>, 51>, Tdx<Keyed<X86_64>, 51>,
+    );
+    let takes = |formats: Formats, check: Check| std::panic::catch_unwind(|| check(formats)).is_ok();
+    for (name, formats, _) in &all {
+        for (other, _, check) in &all {
+            assert_eq!(takes(*formats, *check), name == other, "{other} on a machine of {name}");
+        }
+        assert!(all.iter().all(|(_, _, check)| takes(Formats::ANY, *check)));
+    }
+    assert!(takes(Formats::of::<Sv39>(), Formats::demand_tree::<Told<Sv39>>));
+    let arm = Formats::of_halves::<Aarch64, Aarch64Upper>();
+    assert!(
+        takes(arm, Formats::demand_tree::<Aarch64>) && takes(arm, Formats::demand_kernel::<Aarch64Upper>)
+    );
+    assert!(
+        !takes(arm, Formats::demand_tree::<Aarch64Upper>) && !takes(arm, Formats::demand_kernel::<Aarch64>)
+    );
+    let laid_out = arm.only::<Aarch64Upper>();
+    assert!(!takes(laid_out, Formats::demand_tree::<Aarch64>));
+    assert!(takes(laid_out, Formats::demand_kernel::<Aarch64Upper>));
 }

@@ -7,7 +7,7 @@ mod objects;
 use objects::{IN_BLOCKS, IN_PAGES, Store, WithObjects};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::X86_64;
+use ptarmigan::format::{Formats, X86_64};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{
@@ -30,6 +30,7 @@ struct Forgetful<'a, 'h> {
 // SAFETY: with `skips` 0 all promises are those of `inner`. Otherwise the first is broken, which
 // the sanitizer has to notice; no real MMU uses the memory, so the violation has no effect.
 unsafe impl Mmu for &Forgetful<'_, '_> {
+    const FORMATS: Formats = Formats::of::<X86_64>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 

@@ -1,5 +1,6 @@
 //! Which slots of a kmap window have been in a hash table, as on the machine of 2001.
 use ptarmigan::cpu::Pinned;
+use ptarmigan::format::Formats;
 use ptarmigan::highmem::MAX_SLOTS;
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use std::sync::{Mutex, MutexGuard};
@@ -37,6 +38,7 @@ impl HashedSlots {
 // 4. as above. 5. one call is enough, as no CPU has a translation to forget; `entry_became_valid`
 // is needed to count. 6. and 7. no root is kept, and no method unwinds.
 unsafe impl Mmu for &HashedSlots {
+    const FORMATS: Formats = Formats::ANY;
     // As `tlbie` does there.
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::AnyInvalidation;

@@ -31,6 +31,8 @@ pub use crate::cpu::Refused;
 ///    [`HIGH_TABLES`](Self::HIGH_TABLES) says which.
 /// 4. A [`take_anonymous`](Self::take_anonymous) of its own returns one of the machine's
 ///    [data](Self::data) frames, with one reference, which no other code reaches.
+/// 5. Root tables of the policy have no entries, or those of a kernel's half in the format that
+///    [`Mmu::FORMATS`] names.
 pub unsafe trait Machine: Sync {
     /// How tables are reached.
     type Window: OpenWindow;

@@ -23,7 +23,7 @@ use crate::without::{Part, leaves_out};
 /// All parts together.
 pub type Machine = machine::Machine<Aarch64, Mmus, Program>;
 /// The MMUs of the CPUs.
-pub type Mmus = Tlbi<Interrupts, Leaving>;
+pub type Mmus = Tlbi<Aarch64, Interrupts, Leaving>;
 /// The kernel's tree.
 pub type KernelTree = KernelMap<Aarch64Upper, DirectMap>;
 

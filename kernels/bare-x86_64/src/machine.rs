@@ -20,7 +20,7 @@ use ptarmigan_kernel_x86::memory_map::Span;
 pub type Machine = machine::Machine<X86_64, OneCpu, NoObjects, Announced<'static, X86_64, ()>>;
 
 /// The MMU of the one CPU, which has no other to interrupt.
-pub type OneCpu = X86Mmu<NoIpi, Announcing>;
+pub type OneCpu = X86Mmu<X86_64, NoIpi, Announcing>;
 
 /// Bytes of boot memory for the image's own objects: areas of the kernel's half.
 const EXTRA: usize = 64 << 10;

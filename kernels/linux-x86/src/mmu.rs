@@ -7,6 +7,7 @@ use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::without::{Part, leaves_out};
 use ptarmigan_kernel_x86::{hardware, table};
 
+use crate::arch::Format;
 use crate::arch::tables::{DIRECT_MAP, DIRECT_MAP_END, kernel_root, limit};
 use crate::{KERNEL, smp};
 
@@ -40,7 +41,7 @@ pub fn direct_map() -> DirectMap {
 pub struct Cpus;
 
 /// TLBs, and interrupts between CPUs.
-pub type Hardware = ptarmigan_kernel_x86::hardware::Hardware<Cpus>;
+pub type Hardware = hardware::Hardware<Format, Cpus>;
 
 impl hardware::Cpus for Cpus {
     #[inline]

@@ -5,6 +5,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ptarmigan::cpu::{CpuSet, Pinned};
+use ptarmigan::format::{Formats, LoongArch64};
 use ptarmigan::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan_kernel_base::direct::physical;
 
@@ -88,6 +89,7 @@ impl Ipi for Cpu {
 // entries that are not valid, or not dirty, into the TLB, and faults leave them there. Nothing but
 // whole translations is kept. 6. The `KernelRoot` alone is kept. 7. Nothing unwinds here.
 unsafe impl Mmu for Cpu {
+    const FORMATS: Formats = Formats::of::<LoongArch64>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
 

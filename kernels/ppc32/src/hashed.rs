@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU16, Ordering};
 
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::format::{Access, Attr, Format, Ppc32};
+use ptarmigan::format::{Access, Attr, Format, Formats, Ppc32};
 use ptarmigan::page::Level;
 use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Refill, Tag};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
@@ -121,6 +121,7 @@ fn load_segments(context: u16) {
 // hash table, and finds only entries that were put there. 6. It keeps no root and no entry. 7. The
 // functions do not unwind.
 unsafe impl Mmu for Hashed {
+    const FORMATS: Formats = Formats::of::<Ppc32>();
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
     const STRUCTURES: Structures = Structures::AnyInvalidation;

@@ -41,7 +41,7 @@ pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
 }
 
 /// The MMUs of the harts.
-pub type Harts = SfenceVma<Interrupts, Announcing>;
+pub type Harts = SfenceVma<Sv39, Interrupts, Announcing>;
 
 /// Makes them.
 fn harts() -> Harts {

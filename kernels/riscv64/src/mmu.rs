@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
 use ptarmigan::cpu::Pinned;
+use ptarmigan::format::Sv39;
 pub use ptarmigan_kernel_base::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, physical};
 use ptarmigan_kernel_base::riscv::{irq, sbi};
 use ptarmigan_kernel_base::tasks::CPUS;
@@ -132,6 +133,10 @@ unsafe impl Instructions for Announcing {
         unsafe { Cpu.load_satp(pin, value) };
     }
 
+    fn can_load(&self, pin: &Pinned<'_>, at: *const u8) -> bool {
+        Cpu.can_load(pin, at)
+    }
+
     fn fence_i_everywhere(&self, _: &Pinned<'_>) {
         if let Err(e) = sbi::fence_instructions() {
             fail(format_args!("no fence of instructions on other harts: {e:?}"));
@@ -157,7 +162,7 @@ fn current_root() -> u64 {
 
 /// The highest ASID of this hart.
 pub fn highest_asid() -> u16 {
-    SfenceVma::detect(NoIpi).asids()
+    SfenceVma::<Sv39, _>::detect(NoIpi).asids()
 }
 
 /// Has this hart fetch the instructions that are in memory now.

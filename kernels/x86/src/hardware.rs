@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use ptarmigan::arch::x86_64::{Cpu, Features, Instructions, Invpcid, X86Mmu};
+use ptarmigan::arch::x86_64::{Cpu, Features, Instructions, Invpcid, Tables, X86Mmu};
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::tlb::Ipi;
 
@@ -88,11 +88,11 @@ impl<C: Cpus> Ipi for Interrupts<C> {
     }
 }
 
-/// The library's TLBs of x86, without global pages and without numbers of spaces.
-pub type Hardware<C> = X86Mmu<Interrupts<C>, Counted<C>>;
+/// The library's TLBs of x86 CPUs that walk tables of `F`, without global pages and without numbers of spaces.
+pub type Hardware<F, C> = X86Mmu<F, Interrupts<C>, Counted<C>>;
 
 /// Makes them.
-pub fn hardware<C: Cpus>() -> Hardware<C> {
+pub fn hardware<F: Tables, C: Cpus>() -> Hardware<F, C> {
     // SAFETY: 1. No image sets CR4.PGE or CR4.PCIDE. 2. It is false.
     unsafe { X86Mmu::with_features(Interrupts(PhantomData), Counted(PhantomData), Features::NONE) }
 }

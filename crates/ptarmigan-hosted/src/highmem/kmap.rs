@@ -161,16 +161,16 @@ pub struct KmapCounts {
 }
 
 /// The ways to map frames.
-pub(super) enum Maps<'m, S: Mmu> {
-    Local(LocalMaps<'m, Wired<S>, HighSlots<'m>>),
-    Pool(Pool<'m, Wired<S>, HighSlots<'m>>),
-    Linux(LinuxPool<'m, Wired<S>, HighSlots<'m>>),
+pub(super) enum Maps<'m, F: Format, S: Mmu> {
+    Local(LocalMaps<'m, Wired<F, S>, HighSlots<'m>>),
+    Pool(Pool<'m, Wired<F, S>, HighSlots<'m>>),
+    Linux(LinuxPool<'m, Wired<F, S>, HighSlots<'m>>),
 }
 
-impl<'m, S: Mmu> Maps<'m, S> {
-    pub fn new<F: Format>(
+impl<'m, F: Format, S: Mmu> Maps<'m, F, S> {
+    pub fn new(
         host: &'m Host<F>,
-        tlb: &'m Tlb<Wired<S>>,
+        tlb: &'m Tlb<Wired<F, S>>,
         slots: HighSlots<'m>,
         kmap: Kmap,
     ) -> Result<Self, HighError> {
@@ -178,7 +178,7 @@ impl<'m, S: Mmu> Maps<'m, S> {
         let (cpus, frames, low) = (host.config().cpus, host.frames(), host.low_window());
         Ok(match kmap {
             Kmap::Local => {
-                let mut boot = host.boot(LocalMaps::<'m, Wired<S>, HighSlots<'m>>::bytes(cpus))?;
+                let mut boot = host.boot(LocalMaps::<'m, Wired<F, S>, HighSlots<'m>>::bytes(cpus))?;
                 // SAFETY: 1. the slots were made for the host, whose machine is that of the TLBs;
                 // the map is the host's. 2. they are passed on; only the counts look at them.
                 let maps = unsafe { LocalMaps::new(&mut boot, HighConfig::DEPTH, tlb, frames, low, slots) };
@@ -186,13 +186,14 @@ impl<'m, S: Mmu> Maps<'m, S> {
             }
             Kmap::Pool => {
                 let config = PoolConfig::new(cpus, slots.len());
-                let bytes = Pool::<'m, Wired<S>, HighSlots<'m>>::bytes(&frames.size(), &config, slots.len());
+                let bytes =
+                    Pool::<'m, Wired<F, S>, HighSlots<'m>>::bytes(&frames.size(), &config, slots.len());
                 let mut boot = host.boot(bytes)?;
                 // SAFETY: 1. and 2. as above.
                 Maps::Pool(unsafe { Pool::new(&mut boot, config, tlb, frames, low, slots, &()) }?)
             }
             Kmap::Linux | Kmap::Linux24 => {
-                let mut boot = host.boot(LinuxPool::<'m, Wired<S>, HighSlots<'m>>::bytes(slots.len()))?;
+                let mut boot = host.boot(LinuxPool::<'m, Wired<F, S>, HighSlots<'m>>::bytes(slots.len()))?;
                 // SAFETY: 1. and 2. as above.
                 let pool = unsafe { LinuxPool::new(&mut boot, tlb, frames, low, slots) }?;
                 let every = kmap == Kmap::Linux24;
@@ -207,7 +208,7 @@ impl<'m, S: Mmu> Maps<'m, S> {
     /// never waits for itself: a CPU holds two slots at most.
     pub fn with<R>(
         &self,
-        tlb: &Tlb<Wired<S>>,
+        tlb: &Tlb<Wired<F, S>>,
         frames: &Frames,
         pin: &Pinned<'_>,
         frame: Pfn,

@@ -23,7 +23,7 @@ use ptarmigan::window::DirectMap;
 /// [memory](crate::HostConfig::touch_data) behind them.
 pub struct HighMachine<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach = DirectMap> {
     inner: &'m HostMachine<'h, F, P, S, W>,
-    maps: Maps<'m, S>,
+    maps: Maps<'m, F, S>,
     /// By CPU.
     tallies: Vec<Tally>,
 }
@@ -129,7 +129,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
 unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMachine<'_, 'h, F, P, S, W> {
     type Window = W;
     type Policy = P;
-    type Shootdown = Wired<S>;
+    type Shootdown = Wired<F, S>;
     const HIGH_TABLES: bool = W::HIGH;
 
     fn table_share(&self) -> u32 {
@@ -153,7 +153,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
         self.inner.policy()
     }
     #[inline]
-    fn tlb(&self) -> &Tlb<Wired<S>> {
+    fn tlb(&self) -> &Tlb<Wired<F, S>> {
         self.inner.tlb()
     }
     #[inline]

@@ -2,7 +2,7 @@
 //! and access flag faults are never cached.
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Aarch64, Format};
+use ptarmigan::format::{Aarch64, Format, Formats};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
@@ -31,6 +31,7 @@ impl<const TOLD: bool> Keeps<TOLD> {
 // SAFETY: 1. to 7. kept entries are dropped where they have to be; with `TOLD` false, the machine
 // claims that it need not be told, which the test is about.
 unsafe impl<const TOLD: bool> Mmu for &Keeps<TOLD> {
+    const FORMATS: Formats = Formats::of::<Aarch64>();
     const STRUCTURES: Structures = Structures::Tagged;
     const NEEDS_ENTRY_VALID: bool = TOLD;
     fn invalidate(&self, _: &Pinned<'_>, what: &Invalidation) {

@@ -1,7 +1,7 @@
 //! Tables of the kernel's half that go: the invalidations that the MMU is told.
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::format::{Attr, Formats, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbConfig};
@@ -21,6 +21,7 @@ struct Notes<const TAGGED: bool> {
 
 // SAFETY: no MMU walks the tables of the host, so that no translation is cached.
 unsafe impl<const TAGGED: bool> Mmu for &Notes<TAGGED> {
+    const FORMATS: Formats = Formats::ANY;
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = if TAGGED { Structures::Tagged } else { Structures::AnyInvalidation };
     const NEEDS_ENTRY_VALID: bool = true;

@@ -5,12 +5,13 @@
 //! as well. The cleaning of code is no translation.
 use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, leaves_are_clean, run};
 use ptarmigan::arch::NoIpi;
-use ptarmigan::arch::aarch64::{Barrier, Features, Granule, Instructions, Op, Tlbi};
+use ptarmigan::arch::aarch64::{Barrier, Features, Granule, Instructions, Op, Tables, Tlbi};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Aarch64, Aarch64K16, Aarch64K64, Aarch64Upper, Format};
-use ptarmigan::tlb::Mmu;
+use ptarmigan::format::{Aarch64, Aarch64K16, Aarch64K64, Aarch64Upper, Format, Formats};
+use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan_ptsan::{Told, Watchable};
 use ptsan::{Config, Flush, Target};
+use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -148,18 +149,52 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
     }
 }
 
-fn machine_of<F: Format + Watchable>(features: Features) -> impl Fn(u64, Machine) -> Outcome {
-    machine_with::<F>(features, false)
+/// MMUs of which the tests use one root register: calls on trees of `F` and on the kernel's half in
+/// `F` are compiled for one machine, and one kind is made.
+struct Alone<F, M>(M, PhantomData<fn() -> F>);
+
+// SAFETY: all promises are those of `M`, which reads `F` by one of its registers.
+unsafe impl<F: Format, M: Mmu> Mmu for Alone<F, M> {
+    const FORMATS: Formats = Formats::of::<F>();
+    const BROADCASTS: bool = M::BROADCASTS;
+    const STRUCTURES: Structures = M::STRUCTURES;
+    const NEEDS_ENTRY_VALID: bool = M::NEEDS_ENTRY_VALID;
+
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        self.0.invalidate(pin, what);
+    }
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.0.invalidate_kernel(pin, scope);
+    }
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        self.0.load(pin, root);
+    }
+    fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
+        self.0.unload(pin, space);
+    }
+    fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+        self.0.entry_became_valid(pin, entry);
+    }
+}
+
+/// Makes MMUs for tables of `T`, and calls on trees of `F`: `T`, or the kernel's.
+fn machine_of<T: Tables, F: Format + Watchable>(features: Features) -> impl Fn(u64, Machine) -> Outcome {
+    machine_with::<T, F>(features, false)
 }
 
 /// A machine, with `leaves` of every size in place of random calls.
-fn machine_with<F: Format + Watchable>(features: Features, leaves: bool) -> impl Fn(u64, Machine) -> Outcome {
+fn machine_with<T: Tables, F: Format + Watchable>(
+    features: Features,
+    leaves: bool,
+) -> impl Fn(u64, Machine) -> Outcome {
     move |seed, machine| {
         let config = Config { asids: true, barriers: true, accessed_dirty: true, ..Config::new(F::arch()) };
         let port = Port { config, tag, register: |root| root };
         run::<Told<F>>(seed, machine, &port, |recorder, root, what| {
             // SAFETY: 1. The recorder's CPUs have them. And 1. that of the run.
-            let mmu = unsafe { Tlbi::with_features(NoIpi, recorder, features).with_kernel_root(root) };
+            let mmu =
+                unsafe { Tlbi::<T, _, _>::with_features(NoIpi, recorder, features).with_kernel_root(root) };
+            let mmu = Alone::<Told<F>, _>(mmu, PhantomData);
             if leaves {
                 recorder.leaves(mmu, (seed, machine.cpus, machine.asids));
             } else {
@@ -184,30 +219,30 @@ fn random_calls_have_no_finding() {
         all
     };
     let pages = sorted(&["vaale1", "vae1is", "vale1", "vale1is", "vmalle1"]);
-    is_clean(&[0, 5], &pages, machine_of::<Aarch64>(Features::ARMV8_0));
+    is_clean(&[0, 5], &pages, machine_of::<Aarch64, Aarch64>(Features::ARMV8_0));
     let ranges = sorted(&["rvae1is", "rvale1is", "vaale1", "vae1is", "vale1", "vale1is", "vmalle1"]);
-    is_clean(&[0, 5], &ranges, machine_of::<Aarch64>(RANGES));
-    is_clean(&[0, 5], &ranges, machine_of::<Aarch64>(LEVELS));
-    is_clean(&[0, 5], &ranges, machine_of::<Aarch64K16>(K16));
-    is_clean(&[0, 5], &ranges, machine_of::<Aarch64K64>(K64));
+    is_clean(&[0, 5], &ranges, machine_of::<Aarch64, Aarch64>(RANGES));
+    is_clean(&[0, 5], &ranges, machine_of::<Aarch64, Aarch64>(LEVELS));
+    is_clean(&[0, 5], &ranges, machine_of::<Aarch64K16, Aarch64K16>(K16));
+    is_clean(&[0, 5], &ranges, machine_of::<Aarch64K64, Aarch64K64>(K64));
     // The library uses more numbers than the CPUs have.
-    is_clean(&[9], &pages, machine_of::<Aarch64>(Features { asids: 6, ..Features::ARMV8_0 }));
+    is_clean(&[9], &pages, machine_of::<Aarch64, Aarch64>(Features { asids: 6, ..Features::ARMV8_0 }));
 }
 
 #[test]
 fn leaves_of_every_size_have_no_finding() {
     for ranges in [false, true] {
-        leaves_are_clean(machine_with::<Aarch64>(Features { ranges, ..LEVELS }, true));
-        leaves_are_clean(machine_with::<Aarch64K16>(Features { ranges, ..K16 }, true));
-        leaves_are_clean(machine_with::<Aarch64K64>(Features { ranges, ..K64 }, true));
+        leaves_are_clean(machine_with::<Aarch64, Aarch64>(Features { ranges, ..LEVELS }, true));
+        leaves_are_clean(machine_with::<Aarch64K16, Aarch64K16>(Features { ranges, ..K16 }, true));
+        leaves_are_clean(machine_with::<Aarch64K64, Aarch64K64>(Features { ranges, ..K64 }, true));
     }
-    leaves_are_clean(machine_with::<Aarch64>(RANGES, true));
+    leaves_are_clean(machine_with::<Aarch64, Aarch64>(RANGES, true));
 }
 
 #[test]
 fn random_calls_on_the_kernels_half_have_no_finding() {
     let names = ["dsb ish", "dsb ishst", "isb", "vaae1is"];
-    is_clean(&[5], &names, machine_of::<Aarch64Upper>(Features::ARMV8_0));
+    is_clean(&[5], &names, machine_of::<Aarch64, Aarch64Upper>(Features::ARMV8_0));
 }
 
 #[test]
@@ -215,14 +250,14 @@ fn an_instruction_that_is_left_out_is_found() {
     for left_out in
         ["vae1is", "vale1is", "vale1", "aside1is", "vmalle1", "dsb ishst", "dsb ish", "isb", "msr ttbr0_el1"]
     {
-        is_found(5, left_out, machine_of::<Aarch64>(Features::ARMV8_0));
+        is_found(5, left_out, machine_of::<Aarch64, Aarch64>(Features::ARMV8_0));
     }
     for left_out in ["rvae1is", "rvale1is"] {
-        is_found(5, left_out, machine_of::<Aarch64>(RANGES));
+        is_found(5, left_out, machine_of::<Aarch64, Aarch64>(RANGES));
     }
-    is_found(0, "aside1", machine_of::<Aarch64>(Features::ARMV8_0));
+    is_found(0, "aside1", machine_of::<Aarch64, Aarch64>(Features::ARMV8_0));
     for left_out in ["vaae1is", "dsb ishst", "dsb ish"] {
-        is_found(5, left_out, machine_of::<Aarch64Upper>(Features::ARMV8_0));
+        is_found(5, left_out, machine_of::<Aarch64, Aarch64Upper>(Features::ARMV8_0));
     }
 }
 
@@ -232,7 +267,7 @@ fn a_granule_that_is_not_the_tables_is_found() {
     let found = |features: Features| {
         (1..20).any(|seed| {
             let machine = Machine { cpus: 2, asids: 5, left_out: "" };
-            machine_of::<Aarch64K16>(features)(seed, machine).findings > 0
+            machine_of::<Aarch64K16, Aarch64K16>(features)(seed, machine).findings > 0
         })
     };
     assert!(!found(K16));
@@ -278,7 +313,7 @@ fn code_is_cleaned_line_by_line_and_then_fetched_anew() {
     let executed = |ctr, at: usize, bytes| {
         let log = Log { ctr, log: Mutex::default() };
         // SAFETY: 1. No CPU has any translation.
-        let mmu = unsafe { Tlbi::with_features(NoIpi, &log, Features::ARMV8_0) };
+        let mmu = unsafe { Tlbi::<Aarch64, _, _>::with_features(NoIpi, &log, Features::ARMV8_0) };
         // SAFETY: 1. No byte is read.
         unsafe { mmu.clean_code(&pin, std::ptr::without_provenance(at), bytes) };
         mmu.invalidate_code(&pin);

@@ -6,7 +6,7 @@ use crate::driver;
 use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, leaves_are_clean, run};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::arch::NoIpi;
-use ptarmigan::arch::riscv64::{Instructions, SfenceVma};
+use ptarmigan::arch::riscv64::{Instructions, SfenceVma, Tables};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format, Sv39, Sv39Napot, Sv48};
 use ptarmigan::frames::AllocFlags;
@@ -61,20 +61,21 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
     }
 }
 
-fn machine_of<F: Format + Watchable>(asids: u16) -> impl Fn(u64, Machine) -> Outcome {
+fn machine_of<F: Tables + Watchable>(asids: u16) -> impl Fn(u64, Machine) -> Outcome {
     machine_with::<F>(asids, false)
 }
 
 /// A machine, with `leaves` of every size in place of random calls.
-fn machine_with<F: Format + Watchable>(asids: u16, leaves: bool) -> impl Fn(u64, Machine) -> Outcome {
+fn machine_with<F: Tables + Watchable>(asids: u16, leaves: bool) -> impl Fn(u64, Machine) -> Outcome {
     move |seed, machine| {
         // A load of `satp` forgets no translation, whether there are numbers or not.
         // Nothing serves a fault of a tree: its harts have Svvptc.
         let config = Config { asids: true, keeps_invalid: !leaves, ..Config::new(F::arch()) };
-        let port = Port { config, tag, register: |root| 8 << 60 | root >> 12 };
+        let port = Port { config, tag, register: |root| u64::from(F::MODE) << 60 | root >> 12 };
         run::<Told<F>>(seed, machine, &port, |recorder, root, what| {
             // SAFETY: 1. The recorder's harts have all of them. And 1. that of the run.
-            let mmu = unsafe { SfenceVma::with_asids(NoIpi, recorder, asids).with_kernel_root(root) };
+            let mmu =
+                unsafe { SfenceVma::<F, _, _>::with_asids(NoIpi, recorder, asids).with_kernel_root(root) };
             if leaves {
                 recorder.leaves(mmu, (seed, machine.cpus, machine.asids));
             } else {

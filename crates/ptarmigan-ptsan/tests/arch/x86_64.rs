@@ -71,7 +71,9 @@ fn machine_with(features: Features) -> impl Fn(u64, Machine) -> Outcome {
         let port = Port { config, tag, register: |root| root };
         run::<Told<X86_64>>(seed, machine, &port, |recorder, root, what| {
             // SAFETY: 1. The recorder's CPUs have them. 2. It is false. And 1. that of the run.
-            let mmu = unsafe { X86Mmu::with_features(NoIpi, recorder, features).with_kernel_root(root) };
+            let mmu = unsafe {
+                X86Mmu::<X86_64, _, _>::with_features(NoIpi, recorder, features).with_kernel_root(root)
+            };
             recorder.calls(mmu, what);
         })
     }
@@ -151,7 +153,7 @@ fn a_pcid_that_is_not_loaded_is_not_flushed_by_invlpg() {
     let log = Log::default();
     let executed = |features, asid, scope, tables_freed| {
         // SAFETY: 1. and 2. No CPU has any translation.
-        let mmu = unsafe { X86Mmu::with_features(NoIpi, &log, features) };
+        let mmu = unsafe { X86Mmu::<X86_64, _, _>::with_features(NoIpi, &log, features) };
         let space = space.tlb().id();
         mmu.invalidate(&pin, &Invalidation { space, asid, scope, tables_freed, reload_root: false });
         std::mem::take(&mut *log.0.lock().unwrap()).join(", ")

@@ -1,7 +1,7 @@
 //! MMUs that set accessed and dirty bits, on top of the software MMUs, which write nothing.
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Entry, Format, Slot};
+use ptarmigan::format::{Attr, Entry, Format, Formats, Slot};
 use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{OpenWindow, WindowGuard};
@@ -131,6 +131,7 @@ impl<'s, 'h, F: Format, T: MmuTraits> NotingMmu<'s, 'h, F, T> {
 
 // SAFETY: as the software MMUs, which do the work.
 unsafe impl<F: Format, T: MmuTraits> Mmu for &NotingMmu<'_, '_, F, T> {
+    const FORMATS: Formats = Formats::of::<F>();
     const BROADCASTS: bool = T::BROADCASTS;
     const STRUCTURES: Structures = T::STRUCTURES;
     const NEEDS_ENTRY_VALID: bool = T::NEEDS_ENTRY_VALID;

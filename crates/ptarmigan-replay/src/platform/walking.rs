@@ -1,7 +1,7 @@
 //! Stands for the MMUs of CPUs that walk tables by themselves: models, if a sanitizer has them.
 use crate::workers::machine::ReplayMmu;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::Format;
+use ptarmigan::format::{Format, Formats};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::DirectMap;
@@ -43,6 +43,7 @@ impl<F: Format, T: MmuTraits> ReplayMmu for WalkingMmu<'_, F, T> {}
 // MMU, so that no translation is ever cached. 5. the constants are those of the models; of no MMU, any
 // are true.
 unsafe impl<F: Format, T: MmuTraits> Mmu for WalkingMmu<'_, F, T> {
+    const FORMATS: Formats = Formats::of::<F>();
     const BROADCASTS: bool = T::BROADCASTS;
     const STRUCTURES: Structures = T::STRUCTURES;
     const NEEDS_ENTRY_VALID: bool = T::NEEDS_ENTRY_VALID;

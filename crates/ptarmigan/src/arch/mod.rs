@@ -22,6 +22,12 @@
 //! Each of them passes [`Ipi`] on to a type of the kernel's, its board. A machine of one CPU has
 //! [`NoIpi`].
 //!
+//! # Formats
+//!
+//! Each is of one [format](crate::tlb::Mmu::FORMATS), the one that its CPUs are set up for: a type
+//! parameter where an architecture has several, one of [`x86_64::Tables`], [`riscv64::Tables`] or
+//! [`aarch64::Tables`]. Trees and spaces of another format do not compile.
+//!
 //! # Roots of the kernel
 //!
 //! A CPU that leaves a space loads a root without entries of programs. The `Mmu` is told of it by
@@ -29,11 +35,12 @@
 //! together by hand, when it is made (`with_kernel_root`). It panics if a CPU leaves a space and
 //! there is none.
 /// Implements the parts that all MMUs share, for one with the fields `board`, `instructions` and
-/// `kernel_root`. `$cpu` is the trait of the instructions, `$root` the condition of safety of
+/// `kernel_root`. `$format` and `$tables` are the format of its tables and the trait of it, where
+/// there are several. `$cpu` is the trait of the instructions, `$root` the condition of safety of
 /// `with_kernel_root`.
 macro_rules! on_a_board {
-    ($mmu:ident of $cpu:ident, $($root:literal),+) => {
-        impl<B, I> $mmu<B, I> {
+    ($mmu:ident $(<$format:ident: $tables:ident>)? of $cpu:ident, $($root:literal),+) => {
+        impl<$($format,)? B, I> $mmu<$($format,)? B, I> {
             /// Says which root CPUs load when they leave a space, where no set-up does.
             ///
             /// # Safety
@@ -56,7 +63,9 @@ macro_rules! on_a_board {
             }
         }
 
-        impl<B: $crate::tlb::Ipi, I: $cpu> $crate::tlb::Ipi for $mmu<B, I> {
+        impl<$($format: $tables,)? B: $crate::tlb::Ipi, I: $cpu> $crate::tlb::Ipi
+            for $mmu<$($format,)? B, I>
+        {
             const RESEND_AFTER: u32 = B::RESEND_AFTER;
 
             #[inline]

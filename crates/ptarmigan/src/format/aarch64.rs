@@ -146,10 +146,13 @@ fn is_dirty(raw: u64) -> bool {
 // table entries". 8. Bit 52 has no other use, and only `hinted` sets it.
 unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRANULE, UPPER> {
     type Slot = Slot64;
-    const NAME: &'static str = match GRANULE {
-        12 => "AArch64 4K",
-        14 => "AArch64 16K",
-        _ => "AArch64 64K",
+    const NAME: &'static str = match (GRANULE, UPPER) {
+        (12, false) => "AArch64 4K",
+        (14, false) => "AArch64 16K",
+        (_, false) => "AArch64 64K",
+        (12, true) => "AArch64 4K, upper half",
+        (14, true) => "AArch64 16K, upper half",
+        (_, true) => "AArch64 64K, upper half",
     };
     const LAYOUT: Layout = match GRANULE {
         12 => Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] },

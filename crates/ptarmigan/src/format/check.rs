@@ -188,12 +188,15 @@ pub(crate) const fn check_tables<F: Format>() {
 
 /// Ends the compilation with the format's name and the demand, unless it is `met`.
 const fn demand<F: Format>(met: bool, text: &str) {
-    if met {
-        return;
+    if !met {
+        end_compilation(&[F::NAME, ": ", text]);
     }
+}
+
+/// Ends the compilation with a message of these parts.
+pub(super) const fn end_compilation(parts: &[&str]) -> ! {
     let mut message = [0; 160];
     let mut len = 0;
-    let parts = [F::NAME, ": ", text];
     let mut part = 0;
     while part < parts.len() {
         let bytes = parts[part].as_bytes();
@@ -207,6 +210,6 @@ const fn demand<F: Format>(met: bool, text: &str) {
     match core::str::from_utf8(message.split_at(len).0) {
         Ok(message) => panic!("{}", message),
         // A name that is cut in the middle of a character.
-        Err(_) => panic!("{}", text),
+        Err(_) => panic!("{}", parts[parts.len() - 1]),
     }
 }

@@ -42,14 +42,14 @@ impl<F, const BIT: u32, const MARKS_SHARED: bool> Encrypted<F, BIT, MARKS_SHARED
 }
 
 macro_rules! encrypted {
-    ($format:ty, $name:expr) => {
+    ($format:ty, $sev:literal, $tdx:literal) => {
         // SAFETY: as for `$format`, whose bits these are, but for `BIT`, which is above all
         // addresses: links and leaves have it besides theirs, and it is taken out before an address
-        // is read.
+        // is read. 9. `PHYS_BITS` is `BIT`.
         unsafe impl<const BIT: u32, const MARKS_SHARED: bool> Format
             for Encrypted<$format, BIT, MARKS_SHARED>
         {
-            const NAME: &'static str = $name;
+            const NAME: &'static str = if MARKS_SHARED { $tdx } else { $sev };
             around!($format);
             const PHYS_BITS: u32 = BIT;
             const RIGHTS: Rights = <$format>::RIGHTS.with_attributes(Attr::SHARED);
@@ -78,7 +78,11 @@ macro_rules! encrypted {
         }
     };
 }
-encrypted!(X86_64, "x86-64, encrypted");
-encrypted!(X86_64La57, "x86-64, five levels, encrypted");
-encrypted!(Keyed<X86_64>, "x86-64 with keys, encrypted");
-encrypted!(Keyed<X86_64La57>, "x86-64, five levels, with keys, encrypted");
+encrypted!(X86_64, "x86-64 with SEV", "x86-64 with TDX");
+encrypted!(X86_64La57, "x86-64, five levels, with SEV", "x86-64, five levels, with TDX");
+encrypted!(Keyed<X86_64>, "x86-64 with keys and SEV", "x86-64 with keys and TDX");
+encrypted!(
+    Keyed<X86_64La57>,
+    "x86-64, five levels, with keys and SEV",
+    "x86-64, five levels, with keys and TDX"
+);

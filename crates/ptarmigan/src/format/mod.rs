@@ -9,6 +9,7 @@ mod around;
 mod attr;
 mod check;
 mod encrypted;
+mod formats;
 mod guest;
 mod i386;
 mod ia64;
@@ -30,6 +31,7 @@ pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
 pub use encrypted::{Encrypted, Sev, Tdx};
+pub use formats::Formats;
 pub use guest::{
     Aarch64Stage2, Ept, Npt, Sv39x4, Sv39x4Napot, Sv39x4Pbmt, Sv48x4, Sv48x4Napot, Sv48x4Pbmt, SvX4,
 };
@@ -100,10 +102,12 @@ pub enum Entry {
 ///    [`is_hinted`](Self::is_hinted) tells the two kinds apart. But for [`frame`](Self::frame), all
 ///    functions answer for a leaf with the hint as for the one without, and `write_protected`
 ///    keeps the hint. `needs_break` may tell the two apart.
+/// 9. A format of the same [`NAME`](Self::NAME), the same shape and the same
+///    [`PHYS_BITS`](Self::PHYS_BITS) means the same to an MMU. [`Formats`] compares these.
 pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// How an entry is stored.
     type Slot: Slot;
-    /// The name, for messages.
+    /// The name, for messages and [comparisons](Formats).
     const NAME: &'static str;
     /// Levels and the size of their tables.
     const LAYOUT: Layout;

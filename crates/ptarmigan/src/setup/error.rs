@@ -5,7 +5,7 @@ use crate::error::error;
 use crate::frames::{FramesError, MemoryRun, NoFrame};
 use crate::quicklist::ListsError;
 use crate::table::{KernelMapError, MemoryTooHigh};
-use crate::tlb::TlbError;
+use crate::tlb::{TlbError, WrongMode};
 use core::fmt;
 
 /// Why a machine could not be set up. Nothing is kept then.
@@ -62,10 +62,23 @@ pub enum SetupError {
         /// The entry.
         raw: u64,
     },
+    /// The kernel's root does not map the window to the memory that it is said to show: the window
+    /// is elsewhere, or the root is of another format than the machine.
+    WindowShows {
+        /// The physical address.
+        at: u64,
+        /// Where the window has it.
+        va: u64,
+        /// The physical address that is there; `None` if it is no memory that the kernel alone may
+        /// write to, encrypted where tables are.
+        shows: Option<u64>,
+    },
     /// Entries of the format cannot name all of the memory.
     TooHigh(MemoryTooHigh),
     /// A size of the lists is out of range.
     Lists(ListsError),
+    /// The CPU that sets up is in a mode of another format.
+    Mode(WrongMode),
     /// There are too many CPUs, or too few ASIDs.
     Tlb(TlbError),
     /// No frame was left for a root or the frame of zeroes.
@@ -111,10 +124,19 @@ impl fmt::Display for SetupError {
             SetupError::BadKernelEntry { index, raw } => write!(
                 f,
                 "set-up: the kernel's half: entry {index} of the root, {raw:#x}, is neither none, nor a link, nor a \
-                 page of the kernel's; clear it"
+                 page of the kernel's; clear it, or give the window's true place"
             ),
+            SetupError::WindowShows { at, va, shows } => {
+                write!(f, "set-up: window: it has {at:#x} at {va:#x}, where the kernel's root maps ")?;
+                match shows {
+                    Some(shows) => write!(f, "{shows:#x}")?,
+                    None => f.write_str("no memory of the kernel's own")?,
+                }
+                f.write_str("; give the window's true place, or the format that the root has")
+            }
             SetupError::TooHigh(e) => write!(f, "set-up: memory: {e}"),
             SetupError::Lists(e) => write!(f, "set-up: {e}"),
+            SetupError::Mode(e) => write!(f, "set-up: the CPU's mode: {e}"),
             SetupError::Tlb(e) => write!(f, "set-up: TLBs: {e}"),
             SetupError::Frame(e) => write!(f, "set-up: memory: {e}; give more"),
             SetupError::Boot(e) => write!(f, "set-up: {e}: a bug of the library"),
@@ -122,7 +144,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-error!(SetupError: FramesError => Frames, ListsError => Lists, TlbError => Tlb, NoFrame => Frame,
+error!(SetupError: FramesError => Frames, ListsError => Lists, WrongMode => Mode, TlbError => Tlb, NoFrame => Frame,
     BootMemoryShort => Boot, MemoryTooHigh => TooHigh);
 
 impl From<KernelMapError> for SetupError {

@@ -46,7 +46,7 @@ impl<F: Format, W: OpenWindow + Copy, S: Shootdown, O: Objects> Kernel<F, W, S, 
     /// 1. From now on nothing else uses the memory of the runs, programs to which the machine's
     ///    spaces show it apart.
     /// 2. The window reaches that memory, in every space, for good. It reaches the root that
-    ///    [`kernel_root`](Setup::kernel_root) names.
+    ///    [`kernel_root`](Setup::kernel_root) names, and the tables that map the window.
     /// 3. Through the kernel's half of that root the user has no access, and tables that it links
     ///    stay for good. Nothing writes to the root while this runs.
     pub unsafe fn set_up<'a>(&'static self, setup: Setup<'a, W, S, O>) -> Result<BootMemory, SetupError> {

@@ -28,6 +28,7 @@ mod objects;
 mod parts;
 mod place;
 mod plan;
+mod root;
 
 pub use error::{KernelError, SetupError};
 pub use half::KernelHalf;

@@ -4,10 +4,11 @@ use super::half::KernelHalf;
 use super::objects::{NoObjects, Objects};
 use super::parts::{Lists, MachineParts};
 use super::place::{Base, Place};
+use super::root::{Root, check_root, entry};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootSlice};
-use crate::cpu::{MachineId, NodeId};
-use crate::format::{Attr, Entry, Format, Slot, check_tables};
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
+use crate::format::{Format, check_tables};
 use crate::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
 };
@@ -26,21 +27,13 @@ type Made<'m, F, W, S, O> = (MachineParts<'m, F, W, S, O>, BootMemory);
 /// Frames that are to be left besides boot memory and the blocks of roots.
 const SPARE: u64 = 16;
 
-/// Which entries the kernel's half of roots has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Root {
-    Unsaid,
-    At(PhysAddr),
-    None,
-}
-
 /// A description of a machine: its memory, how memory is reached, its hardware, its number of CPUs
 /// and sizes.
 ///
 /// ```
 /// # use ptarmigan::addr::{FRAME_SIZE, Pfn, VirtAddr, VirtRange};
 /// # use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
-/// # use ptarmigan::format::X86_64;
+/// # use ptarmigan::format::{Formats, X86_64};
 /// # use ptarmigan::frames::{MemoryRun, ZoneClass};
 /// # use ptarmigan::setup::{Kernel, Setup};
 /// # use ptarmigan::space::{Access, AreaFlags, Space};
@@ -49,6 +42,8 @@ enum Root {
 /// # struct Cpu;
 /// # // SAFETY: nothing is translated in this example.
 /// # unsafe impl Mmu for Cpu {
+/// #     const FORMATS: Formats = Formats::of::<X86_64>();
+/// #     const WALKS_TABLES: bool = false;
 /// #     const STRUCTURES: Structures = Structures::AnyInvalidation;
 /// #     const NEEDS_ENTRY_VALID: bool = false;
 /// #     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
@@ -237,7 +232,7 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
     /// 1. Until the place is dropped, nothing else uses the memory of the runs, programs to which
     ///    the machine's spaces show it apart.
     /// 2. Until then the window reaches that memory, in every space. It reaches the root that
-    ///    [`kernel_root`](Self::kernel_root) names.
+    ///    [`kernel_root`](Self::kernel_root) names, and the tables that map the window.
     /// 3. Through the kernel's half of that root the user has no access, and tables that it links
     ///    stay as long. Nothing writes to the root while this runs.
     pub unsafe fn build_in<'m, F: Format>(
@@ -247,7 +242,10 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
     where
         W: 'm,
     {
-        const { check_tables::<F>() };
+        const {
+            check_tables::<F>();
+            S::FORMATS.demand_only_tree::<F>();
+        }
         let Setup { runs, window, hardware, objects, root, lists, tlb, userpte, high, extra } = self;
         if high.is_none() && !matches!(userpte, None | Some(UserPte::NoHigh)) {
             return Err(SetupError::NoHighTables);
@@ -261,7 +259,11 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
         }
         Frames::check(runs)?;
         check_reach(runs, &window)?;
-        let root = check_root::<F, W>(root, &window, runs)?;
+        // SAFETY: 1. and 2. no machine has this name: the pin is nobody's proof.
+        let pin = unsafe { Pinned::assume(MachineId::NONE, CpuId(0), NodeId(0)) };
+        hardware.check_mode(&pin)?;
+        // SAFETY: 1. the caller's 2., as far as the MMUs do not say otherwise.
+        let root = unsafe { check_root::<F, W, S>(root, &window, runs, &hardware, &pin)? };
 
         let size = MemorySize::of(runs);
         let bytes = BootMemory::bytes::<MemoryRun>(runs.len())
@@ -389,59 +391,6 @@ fn check_reach<W: OpenWindow>(runs: &[MemoryRun], window: &W) -> Result<(), Setu
         Some(run) => Err(SetupError::OutOfWindow { run: *run, limit }),
         None => Ok(()),
     }
-}
-
-/// Returns the root that the kernel's half is copied from, if roots have one; its entries are such
-/// as a kernel's half can have.
-fn check_root<F: Format, W: OpenWindow>(
-    root: Root,
-    window: &W,
-    runs: &[MemoryRun],
-) -> Result<Option<PhysAddr>, SetupError> {
-    let level = F::LAYOUT.root();
-    let at = match root {
-        Root::None => return Ok(None),
-        Root::Unsaid if F::USER_ROOT_ENTRIES >= F::entries(level) => return Ok(None),
-        Root::Unsaid => return Err(SetupError::NoKernelRoot),
-        Root::At(at) => at,
-    };
-    let bytes = F::LAYOUT.table_bytes(level);
-    let end = at.0.checked_add(bytes).ok_or(SetupError::BadKernelRoot { at: at.0, bytes })?;
-    if !at.0.is_multiple_of(bytes) || end > window.limit().0 {
-        return Err(SetupError::BadKernelRoot { at: at.0, bytes });
-    }
-    // A table in memory that the library takes over would be handed out.
-    let outside = |at: PhysAddr| {
-        let frame = at.0 >> FRAME_SHIFT;
-        let has =
-            |run: &&MemoryRun| frame.checked_sub(run.start.0.into()).is_some_and(|n| n < run.frames.into());
-        runs.iter().find(has).map_or(Ok(()), |run| Err(SetupError::TableInRun { at: at.0, run: *run }))
-    };
-    outside(at)?;
-    for index in F::USER_ROOT_ENTRIES..F::entries(level) {
-        let raw = entry::<F, W>(window, at, index);
-        let fits = match F::entry(level, raw) {
-            Entry::None => true,
-            Entry::Link(table) => {
-                outside(table)?;
-                true
-            }
-            Entry::Leaf => F::LEAF_LEVELS >> level.0 & 1 == 1 && !F::attr(level, raw).has(Attr::USER),
-        };
-        if !fits {
-            return Err(SetupError::BadKernelEntry { index, raw });
-        }
-    }
-    Ok(Some(at))
-}
-
-/// Reads entry `index` of the root at `at`.
-fn entry<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize) -> u64 {
-    let guard = window.open_low(at);
-    let slot = guard.base().cast::<F::Slot>().wrapping_add(index);
-    // SAFETY: the window reaches the root (`Setup::build_in`, point 2), which is aligned to its
-    // size (`check_root`) and has more entries than `index`. Entries are atomics of this type.
-    unsafe { &*slot }.load()
 }
 
 /// A piece at the beginning of a run, for boot memory.

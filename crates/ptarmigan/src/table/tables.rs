@@ -121,7 +121,10 @@ impl<F: Format> Tables<F> {
     /// [`NoFrame`]; no frame has been taken then.
     pub fn new<M: Machine>(on: On<'_, M>, flags: AllocFlags) -> Result<Self, NoFrame> {
         const { format::check::<F>() };
-        const { hashes::<F, M>() };
+        const {
+            <M::Shootdown as Mmu>::FORMATS.demand_tree::<F>();
+            hashes::<F, M>();
+        }
         let level = Self::ROOT;
         let root = on.alloc_table(level, flags)?.into_raw();
         if !F::LAYOUT.is_small(level) {

@@ -39,6 +39,41 @@ impl fmt::Display for TlbError {
 
 error!(TlbError: BootMemoryShort => Boot);
 
+/// CPUs are in another mode than the one in which they read tables of
+/// [`Mmu::FORMATS`](super::Mmu::FORMATS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongMode {
+    /// The register's field that says so.
+    pub field: &'static str,
+    /// Its value.
+    pub is: u64,
+    /// The value that goes with the format.
+    pub wanted: u64,
+}
+
+impl WrongMode {
+    /// Compares the value of a field with the one that goes with the format.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMode`] if they differ.
+    pub fn unless(field: &'static str, is: u64, wanted: u64) -> Result<(), Self> {
+        if is == wanted { Ok(()) } else { Err(WrongMode { field, is, wanted }) }
+    }
+}
+
+impl fmt::Display for WrongMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WrongMode { field, is, wanted } = self;
+        write!(
+            f,
+            "{field} is {is}, and the MMUs' format goes with {wanted}; set it so, or name another format"
+        )
+    }
+}
+
+impl core::error::Error for WrongMode {}
+
 /// The reason for which a call was refused, without any effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlbRefusal {

@@ -1,8 +1,11 @@
 //! Declares the traits by which TLB code reaches the hardware: the thin, machine-specific leaf.
+use super::error::WrongMode;
 use super::id::SpaceId;
 use super::request::{Invalidation, KernelRoot, NewEntry, Root};
 use super::scope::Scope;
+use crate::addr::PhysAddr;
 use crate::cpu::{CpuSet, Pinned};
+use crate::format::Formats;
 use crate::sync;
 
 /// The effect of an invalidation by address on paging-structure caches (walk caches), which keep
@@ -63,8 +66,9 @@ impl Structures {
 ///    non-global pages, and unless `keep` no translation of the space itself that is older than the
 ///    call; if `forget_all`, no translation under any number that is older than the call.
 /// 4. When [`unload`](Self::unload) returns, the calling CPU walks no tables of user space.
-/// 5. [`BROADCASTS`](Self::BROADCASTS), [`WALKS_TABLES`](Self::WALKS_TABLES) and
-///    [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) must describe the hardware.
+/// 5. [`FORMATS`](Self::FORMATS), [`BROADCASTS`](Self::BROADCASTS),
+///    [`WALKS_TABLES`](Self::WALKS_TABLES) and [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) must
+///    describe the hardware, as its CPUs are set up.
 /// 6. If it keeps a [`Root`], a [`NewEntry`] or a [`KernelRoot`] beyond the call that it was given
 ///    in, no [`Mmu`] is given it later: its tables may have gone, or be another machine's. It may
 ///    load a `KernelRoot` itself as long as it exists.
@@ -74,6 +78,26 @@ impl Structures {
 ///    loaded: [`unload`](Self::unload) is called next, and may not unwind then (the program is
 ///    aborted if it does). If `unload` unwinds at another time, either root may be loaded too.
 pub unsafe trait Mmu: Sync {
+    /// The formats of the tables that the MMU reads, or software that fills its TLB. Tables of
+    /// another format do not compile on the machine:
+    ///
+    /// ```compile_fail,E0080
+    /// # use ptarmigan::format::{I386, Sv32};
+    /// # use ptarmigan::{frames::AllocFlags, machine::*, table::Tree, tlb::*};
+    /// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let host = Host::<I386>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+    /// # let cpus = host.slots();
+    /// # let pin = cpus[0].pin();
+    /// # let i386 = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+    /// let on = i386.on(&pin)?;
+    /// let tree = Tree::<Sv32>::new(on, AllocFlags::NORMAL)?;
+    /// # tree.end(on)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    const FORMATS: Formats;
+
     /// An invalidation on one CPU reaches all of them: AArch64's inner-shareable `TLBI`, x86's
     /// `INVLPGB`. Spaces have the same number on all CPUs then.
     const BROADCASTS: bool = false;
@@ -100,11 +124,12 @@ pub unsafe trait Mmu: Sync {
     /// compile, and the code that waits is left out:
     ///
     /// ```compile_fail,E0080
-    /// # use ptarmigan::{cpu::*, tlb::*};
+    /// # use ptarmigan::{cpu::*, format::{Formats, I386}, tlb::*};
     /// struct Locked;
     /// # // SAFETY: never used.
     /// unsafe impl Mmu for Locked {
     ///     const HAS_READERS: bool = false;
+    /// #   const FORMATS: Formats = Formats::of::<I386>();
     /// #   const STRUCTURES: Structures = Structures::AnyInvalidation;
     /// #   const NEEDS_ENTRY_VALID: bool = false;
     ///     // ...
@@ -161,6 +186,25 @@ pub unsafe trait Mmu: Sync {
     /// Loads the kernel's own root.
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
 
+    /// Checks that the calling CPU is in the mode in which it reads tables of
+    /// [`FORMATS`](Self::FORMATS), where a register says so: RISC-V's `satp.MODE`.
+    /// [`Setup`](crate::setup::Setup) asks once, before anything else; the pin is of no machine
+    /// yet, and its number may be another CPU's.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMode`] if it is in another one.
+    fn check_mode(&self, _pin: &Pinned<'_>) -> Result<(), WrongMode> {
+        Ok(())
+    }
+
+    /// Returns whether the CPU may find the memory at the physical address `phys` at `at`; false if
+    /// it knows that it does not. [`Setup`](crate::setup::Setup) asks before it reads tables, with
+    /// the pin of [`check_mode`](Self::check_mode).
+    fn may_show(&self, _pin: &Pinned<'_>, _at: *const u8, _phys: PhysAddr) -> bool {
+        true
+    }
+
     /// Is told of a root without entries of programs, which [`unload`](Self::unload) may load. An
     /// implementation that has a root of its own for that ignores it.
     /// [`Setup`](crate::setup::Setup) calls this once, before any space is loaded; a kernel that
@@ -198,12 +242,13 @@ pub unsafe trait Mmu: Sync {
     /// A machine that needs it and does not implement it does not compile:
     ///
     /// ```compile_fail,E0080
-    /// # use ptarmigan::{cpu::*, tlb::*};
+    /// # use ptarmigan::{cpu::*, format::{Formats, Ppc32}, tlb::*};
     /// struct Hashed;
     /// # // SAFETY: never used.
     /// unsafe impl Mmu for Hashed {
     ///     const NEEDS_ENTRY_VALID: bool = true;
     ///     // ...
+    /// #   const FORMATS: Formats = Formats::of::<Ppc32>();
     /// #   const STRUCTURES: Structures = Structures::AnyInvalidation;
     /// #   fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     /// #   fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}

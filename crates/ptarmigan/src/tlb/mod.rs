@@ -57,7 +57,7 @@ mod switch;
 
 pub use config::TlbConfig;
 pub use counts::{FlushCounts, KernelPlans};
-pub use error::{TlbError, TlbRefusal};
+pub use error::{TlbError, TlbRefusal, WrongMode};
 pub use hardware::{Ipi, Mmu, Shootdown, Structures};
 pub use id::{Generation, SpaceId};
 pub use plan::{CostModel, Costs, Facts, Plan, Shape, SlotSet, Work};

@@ -410,7 +410,7 @@ fn an_encrypted_space_has_private_pages_and_a_tree_shares_some() {
             edit.map(VirtAddr(VA), Pfn(pfn), shared, NORMAL)
         };
         // The frame of which the bit would be a part of the address.
-        let bad = MapError::BadFrame { first: Pfn(1 << 24), format: "x86-64, encrypted" };
+        let bad = MapError::BadFrame { first: Pfn(1 << 24), format: "x86-64 with SEV" };
         assert_eq!(map(&mut edit, 1 << 24), Err(bad));
         assert_eq!(map(&mut edit, (1 << 24) - 1), Ok(()));
         assert_eq!(edit.query(VirtAddr(VA)), Some((Pfn((1 << 24) - 1), shared)));

@@ -167,7 +167,7 @@ mod a_machine {
     use super::block;
     use ptarmigan::addr::Pfn;
     use ptarmigan::cpu::{CpuSet, MachineId, NodeId, Pinned};
-    use ptarmigan::format::{Format, X86_64};
+    use ptarmigan::format::{Format, Formats, X86_64};
     use ptarmigan::frames::{DataFrames, Frames, MemoryRun, MemorySize, ZoneClass};
     use ptarmigan::page::NoConstruct;
     use ptarmigan::parking::Parking;
@@ -180,6 +180,7 @@ mod a_machine {
 
     // SAFETY: 1. to 3. without an MMU no translation is ever cached.
     unsafe impl Mmu for Nothing {
+        const FORMATS: Formats = Formats::ANY;
         const STRUCTURES: Structures = Structures::AnyInvalidation;
         const NEEDS_ENTRY_VALID: bool = false;
         fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

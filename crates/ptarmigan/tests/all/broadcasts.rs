@@ -4,7 +4,7 @@ use crate::common;
 use common::{Rng, small, va};
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Access, X86_64};
+use ptarmigan::format::{Access, Formats, X86_64};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::tlb::{
@@ -63,6 +63,7 @@ impl ByNumber {
 // kept are dropped. 4. no translation is used any more. 5. as 1. says. 6. neither is kept. 7.
 // `load` finds no translations.
 unsafe impl Mmu for &ByNumber {
+    const FORMATS: Formats = Formats::ANY;
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -205,6 +206,7 @@ struct Kernel<const BROADCASTS: bool> {
 
 // SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl<const B: bool> Mmu for &Kernel<B> {
+    const FORMATS: Formats = Formats::ANY;
     const BROADCASTS: bool = B;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = B;
@@ -300,6 +302,7 @@ struct Numbers<const BROADCASTS: bool>(Mutex<(Vec<Option<u16>>, u16)>);
 
 // SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl<const B: bool> Mmu for &Numbers<B> {
+    const FORMATS: Formats = Formats::ANY;
     const BROADCASTS: bool = B;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;

@@ -4,7 +4,7 @@ use crate::common;
 use common::{any_frame, range, small, va};
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
-use ptarmigan::format::{Access, Attr, Format, X86_64, X86Pae};
+use ptarmigan::format::{Access, Attr, Format, Formats, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
@@ -147,6 +147,7 @@ struct Told;
 
 // SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for Told {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
 

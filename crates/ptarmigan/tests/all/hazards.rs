@@ -5,7 +5,7 @@ use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
-use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
+use ptarmigan::format::{Attr, Format, Formats, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
@@ -350,6 +350,7 @@ struct Auditor(&'static Accounts);
 
 // SAFETY: no translation is ever cached, so all promises hold at once.
 unsafe impl Mmu for Auditor {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {

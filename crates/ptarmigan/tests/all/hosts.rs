@@ -4,7 +4,7 @@ use crate::common;
 use common::{small, va};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, CpuSet, Pinned};
-use ptarmigan::format::{Access, Attr, Format, X86_64};
+use ptarmigan::format::{Access, Attr, Format, Formats, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
@@ -30,6 +30,7 @@ struct Counting {
 
 // SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for &Counting {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -47,6 +48,7 @@ struct Broadcasting;
 
 // SAFETY: 1. to 4. as above. 5. there is no other CPU to reach.
 unsafe impl Mmu for Broadcasting {
+    const FORMATS: Formats = Formats::ANY;
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

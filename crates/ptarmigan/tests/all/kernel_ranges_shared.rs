@@ -2,7 +2,7 @@
 use crate::common;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::format::{Attr, Formats, X86_64};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
@@ -125,6 +125,7 @@ impl Tlbs {
 // SAFETY: 1., 3. and 4. no translation of user space is held. 2. the CPU drops covered
 // translations. 5. it reaches one CPU, and need not be told. 6. it keeps neither.
 unsafe impl Mmu for &Tlbs {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

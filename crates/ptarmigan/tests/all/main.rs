@@ -102,6 +102,7 @@ mod quicklist;
 mod runs;
 #[cfg(not(miri))]
 mod setup;
+mod setup_root;
 #[cfg(not(miri))]
 mod shared;
 #[cfg(not(miri))]

@@ -4,8 +4,8 @@ use crate::formats::{on_machine, small};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{
-    Aarch64, Aarch64K16, Aarch64Upper, Attr, Cause, Ept, Format, FormatExt, I386, Ia64, Keyed, LoongArch64,
-    MemoryType, Npt, Sparc64, Sv32, Sv39, Sv39Pbmt, Sv39x4Pbmt, X86_64, X86Pae,
+    Aarch64, Aarch64K16, Aarch64Upper, Attr, Cause, Ept, Format, FormatExt, Formats, I386, Ia64, Keyed,
+    LoongArch64, MemoryType, Npt, Sparc64, Sv32, Sv39, Sv39Pbmt, Sv39x4Pbmt, X86_64, X86Pae,
 };
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
@@ -25,6 +25,7 @@ struct Counting(AtomicUsize);
 
 // SAFETY: 1. to 7. there is no TLB.
 unsafe impl Mmu for &Counting {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {

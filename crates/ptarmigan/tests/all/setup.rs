@@ -2,7 +2,7 @@
 //! spaces and gives every frame back.
 use ptarmigan::addr::{FRAME_SIZE, Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use ptarmigan::format::{Aarch64, Aarch64K16, Aarch64K64, Attr, Format, I386, Slot, X86_64, X86Pae};
+use ptarmigan::format::{Aarch64, Aarch64K16, Aarch64K64, Attr, Format, Formats, I386, Slot, X86_64, X86Pae};
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
@@ -13,16 +13,20 @@ use ptarmigan::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, S
 use ptarmigan::window::DirectMap;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A CPU that does not translate, and keeps the root that it was told of.
 #[derive(Default)]
-pub struct Cpu {
+pub struct Cpu<F> {
     root: AtomicU64,
+    tables: PhantomData<fn() -> F>,
 }
 
 // SAFETY: there is no TLB. A kernel root is kept as a number.
-unsafe impl Mmu for Cpu {
+unsafe impl<F: Format> Mmu for Cpu<F> {
+    const FORMATS: Formats = Formats::of::<F>();
+    const WALKS_TABLES: bool = false;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
@@ -34,7 +38,7 @@ unsafe impl Mmu for Cpu {
     }
 }
 
-impl Ipi for Cpu {
+impl<F: Format> Ipi for Cpu<F> {
     fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
 }
 
@@ -86,7 +90,7 @@ impl Memory {
     }
 
     /// The machine on one run.
-    pub fn setup<'a>(&self, runs: &'a [MemoryRun]) -> Setup<'a, DirectMap, Cpu> {
+    pub fn setup<'a, F: Format>(&self, runs: &'a [MemoryRun]) -> Setup<'a, DirectMap, Cpu<F>> {
         let setup = Setup::direct_map(runs, self.zero(), LIMIT, Cpu::default()).expect("it fits");
         setup.kernel_root(self.root())
     }
@@ -99,11 +103,11 @@ impl Drop for Memory {
     }
 }
 
-pub type Parts<'m, F, O = ptarmigan::setup::NoObjects> = MachineParts<'m, F, DirectMap, Cpu, O>;
+pub type Parts<'m, F, O = ptarmigan::setup::NoObjects> = MachineParts<'m, F, DirectMap, Cpu<F>, O>;
 
 /// Makes a machine of `setup` in `place`.
 pub fn build<'m, F: Format, O: Objects>(
-    setup: Setup<'_, DirectMap, Cpu, O>,
+    setup: Setup<'_, DirectMap, Cpu<F>, O>,
     place: &'m Place<F, DirectMap>,
 ) -> Result<Parts<'m, F, O>, SetupError> {
     // SAFETY: 1. and 2. each test has a memory of its own, which outlives the place. 3. No MMU
@@ -223,7 +227,7 @@ fn a_machine_with_two_roots_has_no_kernel_half_and_an_empty_root() {
 /// Refuses a description, as `expected` says; the same place takes a good one then.
 fn refuses<'a>(
     memory: &Memory,
-    describe: impl Fn(Setup<'a, DirectMap, Cpu>) -> Setup<'a, DirectMap, Cpu>,
+    describe: impl Fn(Setup<'a, DirectMap, Cpu<X86_64>>) -> Setup<'a, DirectMap, Cpu<X86_64>>,
     runs: &'a [MemoryRun],
     expected: &str,
 ) {
@@ -257,7 +261,7 @@ fn a_bad_description_is_refused_by_part_and_nothing_is_kept() {
     refuses(&memory, |s| s.magazine(65), &good, "pages per magazine must be 0 to 64, not 65");
     refuses(&memory, |s| s.extra(usize::MAX), &good, "give more memory");
     refuses(&memory, |s| s.params("userpte=high").expect("it parses"), &good, "`userpte`");
-    let error = memory.setup(&good).params("quicklist=maybe").err().expect("it is refused");
+    let error = memory.setup::<X86_64>(&good).params("quicklist=maybe").err().expect("it is refused");
     assert!(error.to_string().contains("value `maybe` at byte 10"), "{error}");
     let place = Place::<X86_64, DirectMap>::new();
     let taken = memory.setup(&good).params("quicklist=off tlb.model=always-full").expect("it parses");
@@ -484,8 +488,8 @@ fn a_fault_that_reads_maps_the_pages_around_that_are_at_hand() {
     }
 }
 
-static FIRST_KERNEL: Kernel<X86_64, DirectMap, Cpu> = Kernel::new();
-static SECOND_KERNEL: Kernel<X86_64, DirectMap, Cpu> = Kernel::new();
+static FIRST_KERNEL: Kernel<X86_64, DirectMap, Cpu<X86_64>> = Kernel::new();
+static SECOND_KERNEL: Kernel<X86_64, DirectMap, Cpu<X86_64>> = Kernel::new();
 
 #[test]
 fn a_kernel_in_a_static_is_set_up_once_and_refuses_pins_of_another() {

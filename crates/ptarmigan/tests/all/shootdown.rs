@@ -4,7 +4,7 @@ use crate::common;
 use common::{Unnumbered, Watch, small, va, watched_with};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::X86_64;
+use ptarmigan::format::{Formats, X86_64};
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Layered;
@@ -47,6 +47,7 @@ impl Recorder {
 
 // SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for &Recorder {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -384,6 +385,7 @@ struct Lying<'w, 'h> {
 // SAFETY: it breaks the promises on purpose; only the sanitizer walks these tables, and it survives
 // that.
 unsafe impl Mmu for Lying<'_, '_> {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 

@@ -2,7 +2,7 @@
 use crate::remembering;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Access, Attr, Format, FormatExt, Slot64, X86_64};
+use ptarmigan::format::{Access, Attr, Format, FormatExt, Formats, Slot64, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
@@ -272,7 +272,7 @@ thread_local! {
 unsafe impl Machine for Reentrant {
     type Window = DirectMap;
     type Policy = Policy;
-    type Shootdown = Wired<NoTlb>;
+    type Shootdown = Wired<X, NoTlb>;
     fn frames(&self) -> &Frames {
         self.inner.frames()
     }
@@ -285,7 +285,7 @@ unsafe impl Machine for Reentrant {
     fn policy(&self) -> &Policy {
         Machine::policy(&self.inner)
     }
-    fn tlb(&self) -> &Tlb<Wired<NoTlb>> {
+    fn tlb(&self) -> &Tlb<Wired<X, NoTlb>> {
         self.inner.tlb()
     }
     fn parking(&self) -> &Parking {
@@ -489,6 +489,7 @@ struct Broken<'h> {
 
 // SAFETY: no translation is cached, so all promises hold at once.
 unsafe impl Mmu for &Broken<'_> {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {

@@ -3,7 +3,7 @@
 use crate::remembering;
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Access, Attr, Cause, Format, FormatExt, X86_64, X86Pae};
+use ptarmigan::format::{Access, Attr, Cause, Format, FormatExt, Formats, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::gather::{Gather, GatherError};
 use ptarmigan::machine::{Machine, On};
@@ -178,6 +178,7 @@ struct Hooked([Mutex<Vec<Scope>>; 3]);
 
 // SAFETY: no translation is cached.
 unsafe impl Mmu for &Hooked {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {

@@ -4,7 +4,7 @@ use crate::common;
 use common::{small, va};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{MachineId, Pinned};
-use ptarmigan::format::{Access, X86_64};
+use ptarmigan::format::{Access, Formats, X86_64};
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Quicklists;
@@ -74,6 +74,7 @@ impl Hooked {
 
 // SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for &Hooked {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -331,6 +332,7 @@ struct Silent;
 
 // SAFETY: no translation is ever cached.
 unsafe impl Mmu for Silent {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 

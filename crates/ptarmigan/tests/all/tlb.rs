@@ -5,7 +5,7 @@ use common::{FailAt, peek, poke, small, va};
 use proptest::prelude::*;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
+use ptarmigan::format::{Attr, Format, Formats, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
@@ -81,6 +81,7 @@ struct Recorder<'l> {
 
 // SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for Recorder<'_> {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 

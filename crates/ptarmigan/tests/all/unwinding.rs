@@ -2,7 +2,7 @@
 use crate::{common, remembering};
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Access, X86_64};
+use ptarmigan::format::{Access, Formats, X86_64};
 use ptarmigan::frames::Frames;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
@@ -63,6 +63,7 @@ impl<const BROADCASTS: bool> Registers<BROADCASTS> {
 // CPU to reach. 6. roots are kept to be looked at only. 7. no translation is cached, and `unload`
 // does not unwind.
 unsafe impl<const B: bool> Mmu for &Registers<B> {
+    const FORMATS: Formats = Formats::ANY;
     const BROADCASTS: bool = B;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

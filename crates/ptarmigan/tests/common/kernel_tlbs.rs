@@ -1,7 +1,7 @@
 //! TLBs that hold the pages that the kernel has reached in its half.
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Entry, Format};
+use ptarmigan::format::{Attr, Entry, Format, Formats};
 use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use ptarmigan_hosted::Host;
@@ -41,6 +41,7 @@ impl KernelTlbs {
 // SAFETY: 1., 3. and 4. no translation of user space is held. 2. the CPU drops covered
 // translations. 5. it reaches one CPU. 6. it keeps neither. 7. `load` has no effect.
 unsafe impl Mmu for &KernelTlbs {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Format};
+use ptarmigan::format::{Attr, Format, Formats};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, ORDERS, Request, Taken, Use};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
@@ -205,6 +205,7 @@ impl<F: Watchable> Unnumbered<'_, '_, F> {
 // these tables, and it survives that. 5. It reaches one CPU, and walks tables by itself. 6. Neither
 // is kept. 7. A test in which something unwinds has failed.
 unsafe impl<F: Watchable> Mmu for Unnumbered<'_, '_, F> {
+    const FORMATS: Formats = Formats::of::<F>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 

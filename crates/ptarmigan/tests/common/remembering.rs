@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part")]
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{CpuId, Pinned};
+use ptarmigan::format::Formats;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -44,6 +45,7 @@ impl ExactTlbs {
 // it has no translation of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one
 // CPU. 6. it keeps no root. 7. `load` finds no translations.
 unsafe impl Mmu for &ExactTlbs {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {

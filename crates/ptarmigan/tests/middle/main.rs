@@ -38,7 +38,7 @@ mod spaces;
 
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Access, Attr, X86_64};
+use ptarmigan::format::{Access, Attr, Formats, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClass};
 use ptarmigan::highmem::local::{LocalMaps, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError};
@@ -196,6 +196,7 @@ impl Tlbs {
 // SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
 // reaches one CPU, and walks no tables. 6. it keeps neither. 7. `load` does nothing.
 unsafe impl Mmu for &Tlbs {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -5,7 +5,7 @@ use crate::spaces::{CALLS, host_of, scenario_on, watched};
 use crate::{ARMED, Point, THEN, child, fails, for_most_k_at};
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, NodeId, Pinned};
-use ptarmigan::format::{Format, X86_64};
+use ptarmigan::format::{Format, Formats, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Construct, Flushed, Level};
@@ -39,6 +39,7 @@ struct Rough<T>(T);
 // SAFETY: 1. to 7. by the MMU inside, whose calls are all passed on; `unload` unwinds at no time
 // that 7. forbids, unless a test wants to see that the program ends then.
 unsafe impl<S: Mmu> Mmu for Rough<S> {
+    const FORMATS: Formats = S::FORMATS;
     const BROADCASTS: bool = S::BROADCASTS;
     const WALKS_TABLES: bool = S::WALKS_TABLES;
     const STRUCTURES: Structures = S::STRUCTURES;

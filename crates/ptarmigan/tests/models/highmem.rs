@@ -9,6 +9,7 @@ use loom::cell::UnsafeCell;
 use ptarmigan::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
+use ptarmigan::format::Formats;
 use ptarmigan::frames::{Frames, MemoryRun, ZoneClass};
 use ptarmigan::highmem::pool::{Mapped, MaySleep, Pool, PoolConfig, PoolError};
 use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
@@ -71,6 +72,7 @@ struct Mmus(Arc<Window>);
 // SAFETY: 1., 3. and 4. no translation of user space is held. 2. all CPUs drop covered
 // translations. 5. so it is, and they walk no tables. 6. it keeps neither. 7. `load` has no effect.
 unsafe impl Mmu for Mmus {
+    const FORMATS: Formats = Formats::ANY;
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Mutex, MutexGuard};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::format::{Access, Format, FormatExt, Slot};
+use ptarmigan::format::{Access, Format, FormatExt, Formats, Slot};
 use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
@@ -345,6 +345,7 @@ const HABIT: u64 = 0;
 
 // SAFETY: each function follows the contract, unless the machine lies.
 unsafe impl<const L: u8, const B: bool> Mmu for Mmus<L, B> {
+    const FORMATS: Formats = Formats::ANY;
     const BROADCASTS: bool = B;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

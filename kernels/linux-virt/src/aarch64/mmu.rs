@@ -8,10 +8,11 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::counts::Count;
 
 use crate::KERNEL;
+use crate::arch::Format;
 use crate::virt::Interrupts;
 
 /// TLBs, and interrupts between CPUs.
-pub type Hardware = Tlbi<Interrupts, Counted>;
+pub type Hardware = Tlbi<Format, Interrupts, Counted>;
 
 /// Forgetting one page is one instruction, and so is a range where the CPU has it. Above 64 pages
 /// the whole space is cheaper.

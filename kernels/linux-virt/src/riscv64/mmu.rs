@@ -13,10 +13,11 @@ use ptarmigan_kernel_base::fail;
 use ptarmigan_kernel_base::riscv::sbi;
 
 use crate::KERNEL;
+use crate::arch::Format;
 use crate::virt::Interrupts;
 
 /// TLBs, and interrupts between harts.
-pub type Hardware = SfenceVma<Interrupts, Counted>;
+pub type Hardware = SfenceVma<Format, Interrupts, Counted>;
 
 /// Forgetting one page is one instruction. No instruction covers a range, so a run of pages has no
 /// cost of its own. Above 64 pages the whole space is cheaper, as Linux has it on RISC-V.
@@ -30,7 +31,7 @@ pub fn hardware() -> Hardware {
 
 /// Returns the highest ASID of the harts.
 pub fn asids() -> u16 {
-    SfenceVma::detect(NoIpi).asids()
+    SfenceVma::<Format, _>::detect(NoIpi).asids()
 }
 
 /// Gives trees of spaces the kernel's half of the root that the harts booted on, whose one table is
@@ -70,6 +71,10 @@ unsafe impl Instructions for Counted {
         KERNEL.count(Count::RootLoads);
         // SAFETY: 1. of the caller's.
         unsafe { Cpu.load_satp(pin, value) };
+    }
+
+    fn can_load(&self, pin: &Pinned<'_>, at: *const u8) -> bool {
+        Cpu.can_load(pin, at)
     }
 
     fn fence_i_everywhere(&self, _: &Pinned<'_>) {

@@ -17,7 +17,7 @@ pub use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
 pub const NAME: &str = "aarch64";
 
 /// The MMU of the one CPU.
-pub type Mmu = Tlbi<NoIpi>;
+pub type Mmu = Tlbi<Format, NoIpi>;
 
 /// Makes it.
 pub fn mmu() -> Mmu {

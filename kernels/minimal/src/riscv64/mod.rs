@@ -16,7 +16,7 @@ pub use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
 pub const NAME: &str = "riscv64";
 
 /// The MMU of the one hart.
-pub type Mmu = SfenceVma<NoIpi>;
+pub type Mmu = SfenceVma<Format, NoIpi>;
 
 /// Makes it.
 pub fn mmu() -> Mmu {

@@ -15,7 +15,7 @@ pub use ptarmigan_kernel_x86::bare::{DIRECT_MAP_LIMIT, direct};
 pub const NAME: &str = "x86_64";
 
 /// The MMU of the one CPU.
-pub type Mmu = X86Mmu<NoIpi>;
+pub type Mmu = X86Mmu<Format, NoIpi>;
 
 /// Makes it.
 pub fn mmu() -> Mmu {

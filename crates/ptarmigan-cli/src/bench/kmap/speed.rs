@@ -54,7 +54,7 @@ trait MapPair: Sync {
     fn pair(&self, pin: &Pinned<'_>, frame: Pfn) -> bool;
 }
 
-type Wires = Wired<NoTlb>;
+type Wires = Wired<X86_64, NoTlb>;
 
 impl MapPair for Pool<'_, Wires, StoreSlots> {
     #[inline]

@@ -1,31 +1,37 @@
 //! Turns requests into instructions.
 use super::code;
 use super::cpu::Cpu;
-use super::features::Features;
+use super::features::{Features, Granule};
 use super::instructions::{Barrier, Instructions, Op};
 use super::operands::{self, ASID_SHIFT, MOST_NEW, Operand, VALID, page, tag};
+use super::tables::Tables;
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
-use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
+use crate::format::Formats;
+use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures, WrongMode};
+use core::marker::PhantomData;
 
-/// The MMUs of AArch64 CPUs. `B` sends interrupts; `I` executes instructions.
+/// The MMUs of AArch64 CPUs. `F` is the format of their tables, by the granule that `TCR_EL1` names.
+/// `B` sends interrupts; `I` executes instructions.
 ///
 /// ```
 /// use ptarmigan::arch::{NoIpi, aarch64::Tlbi};
-/// static MMU: Tlbi<NoIpi> = Tlbi::new(NoIpi);
+/// use ptarmigan::format::Aarch64;
+/// static MMU: Tlbi<Aarch64, NoIpi> = Tlbi::new(NoIpi);
 /// assert_eq!(MMU.asids(), 255);
 /// ```
-pub struct Tlbi<B, I = Cpu> {
+pub struct Tlbi<F, B, I = Cpu> {
+    tables: PhantomData<fn() -> F>,
     board: B,
     instructions: I,
     features: Features,
     kernel_root: KernelRootCell,
 }
 
-impl<B> Tlbi<B> {
+impl<F: Tables, B> Tlbi<F, B> {
     /// Makes the MMUs of CPUs of which Armv8.0 is known.
     pub const fn new(board: B) -> Self {
-        Self::made_of(board, Cpu, Features::ARMV8_0)
+        Self::made_of(board, Cpu, Features { granule: F::GRANULE, ..Features::ARMV8_0 })
     }
 
     /// Makes the MMUs of CPUs with the features of the calling one. All CPUs have the same, and
@@ -36,9 +42,9 @@ impl<B> Tlbi<B> {
     }
 }
 
-impl<B, I> Tlbi<B, I> {
+impl<F: Tables, B, I> Tlbi<F, B, I> {
     const fn made_of(board: B, instructions: I, features: Features) -> Self {
-        Tlbi { board, instructions, features, kernel_root: KernelRootCell::new() }
+        Tlbi { tables: PhantomData, board, instructions, features, kernel_root: KernelRootCell::new() }
     }
 
     /// Makes MMUs with other instructions, or with features that the caller knows.
@@ -69,7 +75,7 @@ impl<B, I> Tlbi<B, I> {
     }
 }
 
-impl<B: Ipi, I: Instructions> Tlbi<B, I> {
+impl<F: Tables, B: Ipi, I: Instructions> Tlbi<F, B, I> {
     #[inline]
     fn tlbi(&self, pin: &Pinned<'_>, op: Op, operand: u64) {
         self.instructions.tlbi(pin, op, operand);
@@ -103,7 +109,7 @@ impl<B: Ipi, I: Instructions> Tlbi<B, I> {
 }
 
 on_a_board!(
-    Tlbi of Instructions, "1. An empty table is at `at`, and stays so as long as the MMU is used.");
+    Tlbi<F: Tables> of Instructions, "1. An empty table is at `at`, and stays so as long as the MMU is used.");
 
 // SAFETY: 1. The `IS` forms between their barriers reach all CPUs. `VALE1IS` drops the page under
 // the number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,
@@ -114,12 +120,13 @@ on_a_board!(
 // dropped after the load unless `keep`; the number 0, which spaces may share, is never kept.
 // `forget_all` drops everything of this CPU, after the load: no walk of the tables before is left.
 // 4. The kernel's root is an empty table (`with_kernel_root`, or a `KernelRoot`); if the space had
-// its number, everything under it is dropped. 5. Invalidations of spaces and of the kernel's half
+// its number, everything under it is dropped. 5. CPUs walk `F` (`Tables`). Invalidations of spaces and of the kernel's half
 // broadcast, and MMUs walk tables. They do not cache entries that are not valid, but those that
 // deny an access, and stores reach walks after a barrier only. 6. A `KernelRoot` alone is kept. 7.
 // No instruction unwinds; `unload` does so before it has changed anything, if the kernel's root is
 // missing.
-unsafe impl<B: Ipi, I: Instructions> Mmu for Tlbi<B, I> {
+unsafe impl<F: Tables, B: Ipi, I: Instructions> Mmu for Tlbi<F, B, I> {
+    const FORMATS: Formats = Formats::of_halves::<F, F::Upper>();
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::Tagged;
     const NEEDS_ENTRY_VALID: bool = true;
@@ -162,6 +169,11 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for Tlbi<B, I> {
             // The space had the kernel's number, for want of others.
             self.forget_here(pin, Op::Aside1, 0);
         }
+    }
+
+    fn check_mode(&self, _: &Pinned<'_>) -> Result<(), WrongMode> {
+        let shift = |granule: Granule| granule.shift().into();
+        WrongMode::unless("the granule's shift in TCR_EL1", shift(self.features.granule), shift(F::GRANULE))
     }
 
     fn set_kernel_root(&self, root: KernelRoot) {

@@ -35,9 +35,11 @@ mod mmu;
 mod operands;
 mod ranges;
 mod stage2;
+mod tables;
 
 pub use cpu::Cpu;
 pub use features::{Features, Granule};
 pub use instructions::{Barrier, GuestInstructions, GuestOp, Instructions, Op};
 pub use mmu::Tlbi;
 pub use stage2::Stage2;
+pub use tables::Tables;

@@ -6,10 +6,11 @@ use super::instructions::{Barrier, GuestInstructions, GuestOp};
 use super::operands::{self, ASID_SHIFT, MOST_NEW, Operand, VALID, page, tag};
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
+use crate::format::{Aarch64Stage2, Formats};
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 
 /// The second stages of AArch64 CPUs, of a hypervisor at EL2: the root of
-/// [`Aarch64Stage2`](crate::format::Aarch64Stage2) in `VTTBR_EL2`, and VMIDs as ASIDs. `B` sends
+/// [`Aarch64Stage2`] in `VTTBR_EL2`, and VMIDs as ASIDs. `B` sends
 /// interrupts; `I` executes instructions.
 ///
 /// A CPU may keep a translation from an address of the guest's program to a frame, which both
@@ -114,6 +115,7 @@ on_a_board!(
 // `KernelRoot` alone is kept. 7. No instruction unwinds; `unload` does so before it has changed
 // anything, if the root is missing.
 unsafe impl<B: Ipi, I: GuestInstructions> Mmu for Stage2<B, I> {
+    const FORMATS: Formats = Formats::of::<Aarch64Stage2>();
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::Tagged;
     const NEEDS_ENTRY_VALID: bool = true;

@@ -55,6 +55,34 @@ mod native {
             unsafe { asm!("csrw satp, {}", in(reg) value, options(nostack, preserves_flags)) };
         }
 
+        fn can_load(&self, _: &Pinned<'_>, at: *const u8) -> bool {
+            let failed: u64;
+            // SAFETY: A load changes nothing, and its result is dropped. `stvec` leads behind it for
+            // that time alone, with interrupts off: an exception of it, taken in supervisor mode,
+            // changes `sstatus`, which is restored, and registers that only a trap reads.
+            unsafe {
+                asm!(
+                    "csrrci {status}, sstatus, 2",
+                    "lla {ours}, 2f",
+                    "csrrw {theirs}, stvec, {ours}",
+                    "li {failed}, 1",
+                    "lbu {ours}, 0({at})",
+                    "li {failed}, 0",
+                    ".balign 4",
+                    "2:",
+                    "csrw stvec, {theirs}",
+                    "csrw sstatus, {status}",
+                    status = out(reg) _,
+                    ours = out(reg) _,
+                    theirs = out(reg) _,
+                    failed = out(reg) failed,
+                    at = in(reg) at,
+                    options(readonly, nostack)
+                );
+            }
+            failed == 0
+        }
+
         /// # Panics
         ///
         /// If the firmware cannot do it: harts would go on to execute old instructions.

@@ -23,6 +23,12 @@ pub unsafe trait Instructions: Sync {
     /// 1. The tree maps the kernel as the current one does, and stays until the next load.
     unsafe fn load_satp(&self, pin: &Pinned<'_>, value: u64);
 
+    /// Returns whether a load of the byte at `at` raises no exception. One that does is not seen by
+    /// the kernel.
+    fn can_load(&self, _pin: &Pinned<'_>, _at: *const u8) -> bool {
+        true
+    }
+
     /// `FENCE.I` on all harts of the machine: what they fetch from here on is what this hart has
     /// stored. The function waits for them.
     fn fence_i_everywhere(&self, pin: &Pinned<'_>);

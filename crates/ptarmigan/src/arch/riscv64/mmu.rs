@@ -1,13 +1,17 @@
 //! Turns requests into instructions.
 use super::cpu::Cpu;
 use super::instructions::Instructions;
-use crate::addr::FRAME_SHIFT;
+use super::tables::Tables;
+use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
-use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
+use crate::format::Formats;
+use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures, WrongMode};
+use core::marker::PhantomData;
 
 /// `satp`: the mode.
-const MODE: u64 = 0xf << 60;
+const MODE_SHIFT: u32 = 60;
+const MODE: u64 = 0xf << MODE_SHIFT;
 /// `satp`: the first bit of the ASID, and its width.
 const ASID_SHIFT: u32 = 44;
 const ASID: u64 = 0xffff;
@@ -16,15 +20,18 @@ const ASID: u64 = 0xffff;
 /// Linux does.
 const MOST_NEW: u64 = 64;
 
-/// The MMUs of RISC-V harts. `B` sends interrupts; `I` executes instructions.
+/// The MMUs of RISC-V harts. `F` is the format of their tables, that of the mode in `satp`. `B`
+/// sends interrupts; `I` executes instructions.
 ///
 /// ```
 /// use ptarmigan::arch::{NoIpi, riscv64::SfenceVma};
+/// use ptarmigan::format::Sv39;
 /// // Spaces have no numbers; works on every hart.
-/// static MMU: SfenceVma<NoIpi> = SfenceVma::new(NoIpi);
+/// static MMU: SfenceVma<Sv39, NoIpi> = SfenceVma::new(NoIpi);
 /// # let _ = &MMU;
 /// ```
-pub struct SfenceVma<B, I = Cpu> {
+pub struct SfenceVma<F, B, I = Cpu> {
+    tables: PhantomData<fn() -> F>,
     board: B,
     instructions: I,
     /// The highest ASID that may be used.
@@ -32,7 +39,7 @@ pub struct SfenceVma<B, I = Cpu> {
     kernel_root: KernelRootCell,
 }
 
-impl<B> SfenceVma<B> {
+impl<F: Tables, B> SfenceVma<F, B> {
     /// Makes the MMUs of harts, without numbers of spaces.
     pub const fn new(board: B) -> Self {
         Self::made_of(board, Cpu, 0)
@@ -46,9 +53,9 @@ impl<B> SfenceVma<B> {
     }
 }
 
-impl<B, I> SfenceVma<B, I> {
+impl<F: Tables, B, I> SfenceVma<F, B, I> {
     const fn made_of(board: B, instructions: I, asids: u16) -> Self {
-        SfenceVma { board, instructions, asids, kernel_root: KernelRootCell::new() }
+        SfenceVma { tables: PhantomData, board, instructions, asids, kernel_root: KernelRootCell::new() }
     }
 
     /// Makes MMUs with other instructions, or with a number of ASIDs that the caller knows; 0 for
@@ -74,7 +81,7 @@ impl<B, I> SfenceVma<B, I> {
     }
 }
 
-impl<B: Ipi, I: Instructions> SfenceVma<B, I> {
+impl<F: Tables, B: Ipi, I: Instructions> SfenceVma<F, B, I> {
     /// Loads a root in the mode that is set.
     ///
     /// # Safety
@@ -89,7 +96,7 @@ impl<B: Ipi, I: Instructions> SfenceVma<B, I> {
 }
 
 on_a_board!(
-    SfenceVma of Instructions,
+    SfenceVma<F: Tables> of Instructions,
     "1. A root is at `at` that maps the kernel as all roots do, and has no entries of programs. It stays",
     "   as long as the MMU is used."
 );
@@ -101,11 +108,13 @@ on_a_board!(
 // spaces have other ASIDs, and translations under this one are dropped after the load unless
 // `keep`; the number 0, which spaces may share, is never kept. `forget_all` drops everything. 4.
 // The kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`); if the
-// space had its number, the links of the space under it are dropped. 5. `SFENCE.VMA` acts on the
+// space had its number, the links of the space under it are dropped. 5. Harts walk `F` (`Tables`)
+// in the mode that `check_mode` wants. `SFENCE.VMA` acts on the
 // calling hart. Harts may cache entries that are not valid. A fence with an address says nothing
 // about links of tables: if some were linked, the fence has none. 6. A `KernelRoot` alone is kept. 7. No instruction of these unwinds;
 // `unload` does so before it has changed anything, if the kernel's root is missing.
-unsafe impl<B: Ipi, I: Instructions> Mmu for SfenceVma<B, I> {
+unsafe impl<F: Tables, B: Ipi, I: Instructions> Mmu for SfenceVma<F, B, I> {
+    const FORMATS: Formats = Formats::of::<F>();
     const STRUCTURES: Structures = Structures::WholeSpace;
     const NEEDS_ENTRY_VALID: bool = true;
 
@@ -155,6 +164,15 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for SfenceVma<B, I> {
             // tables, which would do for the kernel's root as well.
             self.instructions.sfence_vma(pin, None, Some(0));
         }
+    }
+
+    fn check_mode(&self, pin: &Pinned<'_>) -> Result<(), WrongMode> {
+        let mode = self.instructions.satp(pin) >> MODE_SHIFT;
+        WrongMode::unless("satp.MODE", mode, F::MODE.into())
+    }
+
+    fn may_show(&self, pin: &Pinned<'_>, at: *const u8, _: PhysAddr) -> bool {
+        self.instructions.can_load(pin, at)
     }
 
     fn set_kernel_root(&self, root: KernelRoot) {

@@ -16,7 +16,8 @@
 //! # The mode
 //!
 //! A load of `satp` keeps the mode that is set (Sv39, Sv48 or Sv57): the kernel runs in it already,
-//! and all roots are for it. A mode that is a parameter could differ from the format of the roots.
+//! and all roots are for it. The format of [`SfenceVma`] is that of the mode; where they differ,
+//! [set-up](crate::setup::Setup) refuses.
 //!
 //! # ASIDs
 //!
@@ -32,7 +33,9 @@
 mod cpu;
 mod instructions;
 mod mmu;
+mod tables;
 
 pub use cpu::Cpu;
 pub use instructions::Instructions;
 pub use mmu::SfenceVma;
+pub use tables::Tables;

@@ -1,6 +1,7 @@
 //! Flushes translations of a guest's physical addresses on Intel's CPUs.
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
+use crate::format::{Ept, Formats};
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Structures};
 
 /// EPT pointer: write-back memory, four levels.
@@ -40,7 +41,7 @@ pub unsafe trait EptCpu: Sync {
     unsafe fn load(&self, pin: &Pinned<'_>, pointer: u64, number: u16);
 }
 
-/// The second stages of Intel's CPUs: the root of [`Ept`](crate::format::Ept) in the EPT pointer.
+/// The second stages of Intel's CPUs: the root of [`Ept`] in the EPT pointer.
 /// `B` sends interrupts, which end a guest's turn on the other CPUs; `I` is the hypervisor's.
 ///
 /// CPUs tell guests apart by the pointer. `INVEPT` names no address: whatever is to be forgotten,
@@ -80,6 +81,7 @@ on_a_board!(
 // `KernelRoot` alone is kept. 7. No instruction unwinds; `unload` does so before it has changed
 // anything, if the root is missing.
 unsafe impl<B: Ipi, I: EptCpu> Mmu for EptMmu<B, I> {
+    const FORMATS: Formats = Formats::of::<Ept>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 

@@ -2,33 +2,71 @@
 use super::cpu::Cpu;
 use super::features::Features;
 use super::instructions::{Instructions, Invpcid};
+use super::tables::Tables;
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
+use crate::format::Formats;
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Structures};
+use core::marker::PhantomData;
 
 /// CR3: the translations of its PCID stay.
 const KEEP: u64 = 1 << 63;
 /// CR3: the PCID.
 const PCID: u64 = (1 << 12) - 1;
 
-/// The MMUs of x86 CPUs. `B` sends interrupts; `I` executes instructions.
+/// The MMUs of x86 CPUs. `F` is the format of their tables, as CPUs are set up at boot: four levels
+/// or five, with a C-bit or without. `B` sends interrupts; `I` executes instructions.
 ///
 /// ```
 /// # #[cfg(target_arch = "x86_64")] {
 /// use ptarmigan::arch::{NoIpi, x86_64::X86Mmu};
+/// use ptarmigan::format::X86_64;
 /// // Spaces have no numbers; works on every x86-64 CPU.
-/// static MMU: X86Mmu<NoIpi> = X86Mmu::new(NoIpi);
+/// static MMU: X86Mmu<X86_64, NoIpi> = X86Mmu::new(NoIpi);
 /// # let _ = &MMU;
 /// # }
 /// ```
-pub struct X86Mmu<B, I = Cpu> {
+///
+/// Other formats than those that [x86 CPUs walk](Tables) do not compile:
+///
+/// ```compile_fail,E0277
+/// # use ptarmigan::arch::{NoIpi, x86_64::{Cpu, Features, X86Mmu}};
+/// # use ptarmigan::format::Sv48;
+/// # // SAFETY: not executed.
+/// let mmu = unsafe { X86Mmu::<Sv48, _, _>::with_features(NoIpi, Cpu, Features::NONE) };
+/// ```
+///
+/// Nor does a space without encryption on CPUs that encrypt:
+///
+/// ```compile_fail,E0080
+/// # use ptarmigan::arch::{NoIpi, x86_64::{Instructions, Invpcid, X86Mmu}};
+/// # use ptarmigan::cpu::Pinned;
+/// # use ptarmigan::format::{Sev, X86_64};
+/// # use ptarmigan::{machine::On, setup::MachineParts, space::Space, window::DirectMap};
+/// # struct Cpu;
+/// # // SAFETY: not executed.
+/// # unsafe impl Instructions for Cpu {
+/// #     fn invlpg(&self, _: &Pinned<'_>, _: u64) {}
+/// #     fn invpcid(&self, _: &Pinned<'_>, _: Invpcid) {}
+/// #     fn cr3(&self, _: &Pinned<'_>) -> u64 { 0 }
+/// #     unsafe fn load_cr3(&self, _: &Pinned<'_>, _: u64) {}
+/// #     fn toggle_pge(&self, _: &Pinned<'_>) {}
+/// # }
+/// type Guest = MachineParts<'static, Sev<X86_64, 47>, DirectMap, X86Mmu<Sev<X86_64, 47>, NoIpi, Cpu>>;
+/// fn space(on: On<'_, Guest>) {
+///     let _ = Space::<X86_64>::new(on);
+/// }
+/// # let _ = space as fn(On<'_, Guest>);
+/// ```
+pub struct X86Mmu<F, B, I = Cpu> {
+    tables: PhantomData<fn() -> F>,
     board: B,
     instructions: I,
     features: Features,
     kernel_root: KernelRootCell,
 }
 
-impl<B> X86Mmu<B> {
+impl<F: Tables, B> X86Mmu<F, B> {
     /// Makes the MMUs of x86-64 CPUs, without numbers of spaces.
     #[cfg(not(target_arch = "x86"))]
     pub const fn new(board: B) -> Self {
@@ -43,9 +81,9 @@ impl<B> X86Mmu<B> {
     }
 }
 
-impl<B, I> X86Mmu<B, I> {
+impl<F: Tables, B, I> X86Mmu<F, B, I> {
     const fn made_of(board: B, instructions: I, features: Features) -> Self {
-        X86Mmu { board, instructions, features, kernel_root: KernelRootCell::new() }
+        X86Mmu { tables: PhantomData, board, instructions, features, kernel_root: KernelRootCell::new() }
     }
 
     /// Makes MMUs with other instructions, or with features that the caller knows.
@@ -78,7 +116,7 @@ impl<B, I> X86Mmu<B, I> {
     }
 }
 
-impl<B: Ipi, I: Instructions> X86Mmu<B, I> {
+impl<F: Tables, B: Ipi, I: Instructions> X86Mmu<F, B, I> {
     /// The PCID that is loaded.
     #[inline]
     fn current(&self, pin: &Pinned<'_>) -> u16 {
@@ -131,7 +169,7 @@ impl<B: Ipi, I: Instructions> X86Mmu<B, I> {
 }
 
 on_a_board!(
-    X86Mmu of Instructions,
+    X86Mmu<F: Tables> of Instructions,
     "1. A root is at `at` that maps the kernel as all roots do, and has no entries of programs. It stays",
     "   as long as the MMU is used."
 );
@@ -145,10 +183,11 @@ on_a_board!(
 // need not be global, everything goes, as it does for a full scope. 3. A load of CR3 without bit 63
 // drops what is not global under the new PCID, which no other space has but 0, and that is never
 // kept. 4. The kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`). 5.
-// All instructions act on the calling CPU. It walks tables by itself, and drops an entry that
+// CPUs walk `F` (`Tables`). All instructions act on the calling CPU. It walks tables by itself, and drops an entry that
 // denied an access before it faults. 6. A `KernelRoot` alone is kept. 7. No instruction unwinds;
 // `unload` does so before it has changed anything, if the kernel's root is missing.
-unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
+unsafe impl<F: Tables, B: Ipi, I: Instructions> Mmu for X86Mmu<F, B, I> {
+    const FORMATS: Formats = Formats::of::<F>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 

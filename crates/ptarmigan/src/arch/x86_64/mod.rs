@@ -33,6 +33,7 @@ mod features;
 mod instructions;
 mod mmu;
 mod npt;
+mod tables;
 
 pub use cpu::Cpu;
 pub use ept::{EptCpu, EptMmu, Invept};
@@ -40,3 +41,4 @@ pub use features::Features;
 pub use instructions::{Instructions, Invpcid};
 pub use mmu::X86Mmu;
 pub use npt::{NptCpu, NptMmu, PendingFlush, TlbControl};
+pub use tables::Tables;

@@ -1,6 +1,7 @@
 //! Flushes translations of a guest's physical addresses on AMD's CPUs.
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
+use crate::format::{Formats, Npt};
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Structures};
 
 /// The field `TLB_CONTROL` of a VMCB: what `VMRUN` forgets before the guest runs.
@@ -84,7 +85,7 @@ pub unsafe trait NptCpu: Sync {
     unsafe fn load(&self, pin: &Pinned<'_>, root: u64, asid: u16);
 }
 
-/// The second stages of AMD's CPUs: the root of [`Npt`](crate::format::Npt) in `N_CR3`. `B` sends
+/// The second stages of AMD's CPUs: the root of [`Npt`] in `N_CR3`. `B` sends
 /// interrupts, which end a guest's turn on the other CPUs; `I` is the hypervisor's.
 ///
 /// No instruction forgets translations of a guest's physical addresses: `VMRUN` does, as the VMCB
@@ -136,6 +137,7 @@ on_a_board!(
 // fault. 6. A `KernelRoot` alone is kept. 7. No call unwinds by itself; `unload` does so before it
 // has changed anything, if the root is missing.
 unsafe impl<B: Ipi, I: NptCpu> Mmu for NptMmu<B, I> {
+    const FORMATS: Formats = Formats::of::<Npt>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 

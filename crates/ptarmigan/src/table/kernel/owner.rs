@@ -19,7 +19,7 @@ use core::ops::{Deref, DerefMut};
 
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     /// The last address of the kernel's half.
-    const LAST: u64 = {
+    pub(crate) const LAST: u64 = {
         let entries = F::LAYOUT.levels as usize - 1;
         let entries = (1u64 << F::INDEX_BITS[entries]) - F::USER_ROOT_ENTRIES as u64;
         let mut shift = F::PAGE_SHIFT;
@@ -54,6 +54,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         const {
             assert!(F::LAYOUT.levels > 1, "a root of pages has no ranges");
             assert!(1 << F::INDEX_BITS[F::LAYOUT.levels as usize - 1] <= MAX_ROOT_ENTRIES);
+            <M::Shootdown as Mmu>::FORMATS.demand_kernel::<F>();
             hashes::<F, M>();
         }
         on.check(self.machine()).map_err(ClaimError::WrongMachine)?;

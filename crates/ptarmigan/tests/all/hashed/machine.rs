@@ -5,7 +5,7 @@ pub use ptarmigan::format::Access;
 use crate::physical::{assert_zero, small};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Format, FormatExt, Ppc32};
+use ptarmigan::format::{Attr, Format, FormatExt, Formats, Ppc32};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::machine::On;
 use ptarmigan::page::{Clean, Level};
@@ -232,6 +232,7 @@ fn mapping(raw: u64) -> Mapping {
 // anew. 4. and 5. no table is walked by any of them. 6. neither is kept. 7. a test in which
 // something unwinds has failed.
 unsafe impl<L: HashLayout> Mmu for &HashedMmu<L> {
+    const FORMATS: Formats = Formats::of::<Ppc32>();
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
     const STRUCTURES: Structures = Structures::AnyInvalidation;

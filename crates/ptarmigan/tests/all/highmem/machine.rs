@@ -1,7 +1,7 @@
 //! A machine whose TLBs remember the frames of slots until they are told to forget.
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use ptarmigan::cpu::{Pinned, Refused};
-use ptarmigan::format::X86_64;
+use ptarmigan::format::{Formats, X86_64};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolSetupError};
 use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
 use ptarmigan::machine::Machine;
@@ -62,6 +62,7 @@ impl Tlbs {
 // translations. 5. it reaches one CPU, and walks no tables. 6. it keeps neither. 7. `load` has no
 // effect.
 unsafe impl Mmu for &Tlbs {
+    const FORMATS: Formats = Formats::ANY;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
@@ -82,7 +83,7 @@ unsafe impl Mmu for &Tlbs {
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
 }
 
-pub type Wires<'t> = Wired<&'t Tlbs>;
+pub type Wires<'t> = Wired<X86_64, &'t Tlbs>;
 pub type HostM<'h, 't> =
     HostMachine<'h, X86_64, Plain<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>>, &'t Tlbs>;
 
