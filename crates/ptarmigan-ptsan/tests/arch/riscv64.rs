@@ -137,7 +137,8 @@ unsafe impl Instructions for &Log {
 fn a_fault_that_links_tables_is_fenced_without_an_address() {
     let (log, host) = (Log::default(), driver::host::<Sv39>(1));
     // SAFETY: 1. No hart has any translation. And 1. that of the host.
-    let mmu = unsafe { SfenceVma::with_asids(NoIpi, &log, 8).with_kernel_root(host.kernel().root()) };
+    let mmu =
+        unsafe { SfenceVma::<Sv39, _, _>::with_asids(NoIpi, &log, 8).with_kernel_root(host.kernel().root()) };
     let tlb = TlbConfig { asids: 8, ..TlbConfig::new(1) };
     let machine =
         HostMachine::with_tlb(&host, host.quicklists().unwrap(), mmu, tlb, Delivery::AtOnce).unwrap();
