@@ -107,11 +107,11 @@ pub fn calls<F: Format, T: MmuTraits>(
                 0 if mapped => range.unmap(on, at, 1, |_, _| {}).unwrap(),
                 1 if mapped => range.protect(on, at, 1, |was| Attr(was.0 ^ Attr::WRITE.0)).unwrap(),
                 2..=4 => {
-                    for other in 0..cpus {
+                    for (other, slot) in slots.iter().enumerate().take(cpus) {
                         let kernel = ptsan::Access::READ.kernel();
                         let mut found = soft.access(other, at.0, kernel);
                         // A fault of the kernel, on the CPU itself.
-                        let pin = (other != cpu).then(|| slots[other].pin());
+                        let pin = (other != cpu).then(|| slot.pin());
                         let there = pin.as_ref().map_or(on, |pin| machine.on(pin).unwrap());
                         if !found && host.kernel().serve_fault(there, at, Access::Read) {
                             found = soft.access(other, at.0, kernel);
