@@ -132,9 +132,5 @@ pub fn run(args: &FidelityArgs) -> ExitCode {
     println!("{unexplained} tables known from pages found at stops only; {findings} findings");
     // The order of threads at once is not always known, so that stops tell of tables first.
     let explained = unexplained == 0 || (args.at_once > 0 && !args.no_threads);
-    if part >= args.least && findings == 0 && explained {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if part >= args.least && findings == 0 && explained { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
