@@ -90,4 +90,5 @@ any_error! {
     Vmalloc(crate::vmalloc::AreaError),
     VmallocAreasLeft(crate::vmalloc::AreasLeft),
     WrongMachine(crate::cpu::WrongMachine),
+    WrongMode(crate::tlb::WrongMode),
 }
