@@ -309,6 +309,7 @@ impl Area {
 
     /// Whether `next` can be one area with it: it begins where this one ends, is alike, and
     /// continues the same object, and their private pages may be of one history.
+    #[inline]
     pub(super) fn joins(&self, next: &Area) -> bool {
         self.continues(next, AreaFlags::PRIVATE) && self.agrees(next)
     }
@@ -318,10 +319,10 @@ impl Area {
     #[inline]
     fn continues(&self, next: &Area, but: AreaFlags) -> bool {
         self.end == next.start
-            && self.offset_at(next.start) == next.offset
             && self.flags.without(but) == next.flags.without(but)
             && self.object == next.object
             && self.tag == next.tag
+            && self.offset_at(next.start) == next.offset
     }
 
     /// Whether private pages of both may be in one area: they have one history, or one of the two

@@ -341,9 +341,8 @@ impl<F: Format> State<F> {
         let attr = Self::attr(flags);
         let backed = flags.has(AreaFlags::BACKED) || flags.has(AreaFlags::SHARED);
         let object = if backed {
-            let area = self.areas.found(on, at.hint);
-            let number = area.offset_at(page) >> F::PAGE_SHIFT;
-            let frame = m.backing_frame(area.object, number);
+            let (object, offset) = self.areas.object_at(on, at.hint, page);
+            let frame = m.backing_frame(object, offset >> F::PAGE_SHIFT);
             Some(frame.ok_or(FaultError::BeyondObject(VirtAddr(page)))?)
         } else {
             None

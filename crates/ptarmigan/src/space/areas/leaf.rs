@@ -1,5 +1,5 @@
 //! A leaf frame and its records, and where a record is.
-use crate::addr::FRAME_SIZE;
+use crate::addr::{FRAME_SIZE, VirtRange};
 use crate::space::area::{Area, AreaFlags};
 use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
 use core::num::NonZeroU32;
@@ -69,28 +69,49 @@ impl Record {
     #[inline]
     pub(super) fn area(&self) -> Area {
         let flags = AreaFlags(self.flags.load(Relaxed));
-        let Record { start, end, offset_high, object, tag, .. } = *self;
+        let Record { start, end, object, tag, .. } = *self;
         let low = self.offset_low.load(Relaxed);
-        let offset = u64::from(offset_high) << 32 | u64::from(low & !HISTORY);
-        Area { start, end, offset, object, flags, tag, history: (low & HISTORY) as u16 }
+        let (offset, history) = (self.offset(low), (low & HISTORY) as u16);
+        Area { start, end, offset, object, flags, tag, history }
     }
 
-    /// Makes it one that fork has passed on, the `histories`-th one with private pages: each of them
-    /// begins a history of its own.
+    /// The offset whose lower half is in `low`.
     #[inline]
-    pub(super) fn inherit(&self, histories: &mut u32) {
-        let flags = AreaFlags(self.flags.load(Relaxed)).inherited();
-        self.flags.store(flags.0, Relaxed);
-        let low = self.offset_low.load(Relaxed);
-        if low & HISTORY == 0 {
+    fn offset(&self, low: u32) -> u64 {
+        u64::from(self.offset_high) << 32 | u64::from(low & !HISTORY)
+    }
+
+    /// The object, and where `va` is in it.
+    #[inline]
+    pub(super) fn object_at(&self, va: u64) -> (u32, u64) {
+        let offset = self.offset(self.offset_low.load(Relaxed));
+        (self.object, offset.wrapping_add(va.wrapping_sub(self.start)))
+    }
+
+    /// Its addresses.
+    #[inline]
+    pub(super) fn range(&self) -> VirtRange {
+        VirtRange { start: self.start, end: self.end }
+    }
+
+    /// Makes it one that fork has passed on. If it has private pages, these begin a history of their
+    /// own: the one after `last`, which it becomes.
+    #[inline]
+    pub(super) fn inherit(&self, last: &mut u32) {
+        let flags = AreaFlags(self.flags.load(Relaxed));
+        if flags == flags.without(AreaFlags::PRIVATE) {
+            // It has no history either.
             return;
         }
+        let flags = flags.inherited();
+        self.flags.store(flags.0, Relaxed);
         let mut own = 0;
         if flags.has(AreaFlags::PRIVATE_PAGES) {
-            own = history(*histories);
-            *histories = histories.wrapping_add(1);
+            *last = if *last < HISTORY { *last + 1 } else { 1 };
+            own = *last;
         }
-        self.offset_low.store(low & !HISTORY | u32::from(own), Relaxed);
+        let low = self.offset_low.load(Relaxed);
+        self.offset_low.store(low & !HISTORY | own, Relaxed);
     }
 
     /// Begins the history `own`, unless it has one, and notes that it has private pages.

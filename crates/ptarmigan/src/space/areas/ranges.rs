@@ -42,6 +42,13 @@ impl Areas {
         Some((hint, flags))
     }
 
+    /// The object of the area that was just found at `hint`, and where `va` is in it.
+    #[inline]
+    pub(in crate::space) fn object_at<M: Machine>(&self, on: On<'_, M>, hint: Hint, va: u64) -> (u32, u64) {
+        let at = hint.spot();
+        self.leaf(on, at.leaf, |l| l.at(at.index).object_at(va))
+    }
+
     /// The area that was just found at `hint`.
     #[inline]
     pub(in crate::space) fn found<M: Machine>(&self, on: On<'_, M>, hint: Hint) -> Area {
@@ -59,10 +66,14 @@ impl Areas {
         if area.history != 0 {
             return;
         }
-        let next = self.next(on, at).map(|next| self.get(on, next));
-        let of_next = next.and_then(|next| area.passes_on(&next, &next));
+        let next = self.next(on, at).filter(|next| self.range(on, *next).start == area.end);
+        let of_next = next.and_then(|next| {
+            let next = self.get(on, next);
+            area.passes_on(&next, &next)
+        });
         let history = of_next.or_else(|| {
-            let before = self.get(on, self.before(on, Some(at))?);
+            let before = self.before(on, Some(at))?;
+            let before = (self.range(on, before).end == area.start).then(|| self.get(on, before))?;
             before.passes_on(&area, &before)
         });
         let history = history.unwrap_or_else(|| self.new_history());
@@ -87,10 +98,7 @@ impl Areas {
     pub fn each<M: Machine>(&self, on: On<'_, M>, range: VirtRange, mut visit: impl FnMut(&Area)) {
         let mut at = self.seek(on, range.start);
         while let Some(place) = at {
-            let area = self.get(on, place);
-            if area.start >= range.end {
-                break;
-            }
+            let Some(area) = self.get_below(on, place, range.end) else { break };
             visit(&area);
             at = self.next(on, place);
         }
@@ -104,27 +112,33 @@ impl Areas {
     /// [`AreaError`]; the areas are unchanged then.
     pub fn insert<M: Machine>(&mut self, on: On<'_, M>, mut area: Area) -> Result<(), AreaError> {
         let next = self.seek(on, area.start);
-        let there = next.map(|next| self.get(on, next));
-        if there.is_some_and(|there| there.start < area.end) {
+        let there = next.map(|next| self.range(on, next).start);
+        if there.is_some_and(|start| start < area.end) {
             return Err(AreaError::Overlap(area.range()));
         }
+        // Most neighbours are not joined with it: whole records are read of those that touch it.
         let mut place = None;
-        if let Some(before) = self.before(on, next) {
+        if let Some(before) = self.before(on, next)
+            && self.range(on, before).end == area.start
+        {
             let left = self.get(on, before);
             if left.joins(&area) {
                 (place, area) = (Some(before), left.joined(&area));
             }
         }
-        if let (Some(next), Some(there)) = (next, there)
-            && area.joins(&there)
+        if let Some(next) = next
+            && there == Some(area.end)
         {
-            area = area.joined(&there);
-            if let Some(before) = place {
-                self.set(on, before, area);
-                self.remove(on, next);
-                return Ok(());
+            let right = self.get(on, next);
+            if area.joins(&right) {
+                area = area.joined(&right);
+                if let Some(before) = place {
+                    self.set(on, before, area);
+                    self.remove(on, next);
+                    return Ok(());
+                }
+                place = Some(next);
             }
-            place = Some(next);
         }
         match place {
             Some(place) => {
@@ -142,10 +156,7 @@ impl Areas {
     /// [`AreaError`]; the areas are unchanged then.
     fn cut<M: Machine>(&mut self, on: On<'_, M>, va: u64) -> Result<(), AreaError> {
         let Some(at) = self.seek(on, va) else { return Ok(()) };
-        let area = self.get(on, at);
-        if area.start >= va {
-            return Ok(());
-        }
+        let Some(area) = self.get_below(on, at, va) else { return Ok(()) };
         self.add(on, Some(at), Area { end: va, ..area })?;
         // The record added lies before; this one has moved behind it.
         if let Some(rest) = self.seek(on, va) {
@@ -169,10 +180,7 @@ impl Areas {
     ) -> Result<(), AreaError> {
         self.cut_out(on, range)?;
         while let Some(at) = self.seek(on, range.start) {
-            let area = self.get(on, at);
-            if area.start >= range.end {
-                break;
-            }
+            let Some(area) = self.get_below(on, at, range.end) else { break };
             gone(&area);
             self.remove(on, at);
         }
@@ -216,10 +224,7 @@ impl Areas {
         let (mut differs, mut reaches_beyond) = (false, false);
         let mut at = first;
         while let Some(place) = at {
-            let area = self.get(on, place);
-            if area.start >= range.end {
-                break;
-            }
+            let Some(area) = self.get_below(on, place, range.end) else { break };
             let mut changed = area;
             change(&mut changed);
             differs |= changed != area;
@@ -235,10 +240,7 @@ impl Areas {
         }
         let mut at = first;
         while let Some(place) = at {
-            let mut area = self.get(on, place);
-            if area.start >= range.end {
-                break;
-            }
+            let Some(mut area) = self.get_below(on, place, range.end) else { break };
             change(&mut area);
             self.set(on, place, area);
             at = self.next(on, place);
@@ -255,21 +257,20 @@ impl Areas {
     /// Joins areas that have become alike, from the one before `first` to the one that starts at or
     /// above `end`.
     fn join_from<M: Machine>(&mut self, on: On<'_, M>, first: Option<Spot>, end: u64) {
-        let mut at = self.before(on, first).or(first);
-        while let Some(place) = at {
-            let left = self.get(on, place);
-            if left.start >= end {
-                break;
-            }
+        let Some(mut place) = self.before(on, first).or(first) else { return };
+        let mut left = self.get(on, place);
+        while left.start < end {
             let Some(next) = self.next(on, place) else { break };
             let right = self.get(on, next);
-            if left.joins(&right) {
-                self.set(on, place, left.joined(&right));
-                if self.remove(on, next) {
-                    at = self.seek(on, left.start);
-                }
-            } else {
-                at = Some(next);
+            if !left.joins(&right) {
+                (place, left) = (next, right);
+                continue;
+            }
+            left = left.joined(&right);
+            self.set(on, place, left);
+            if self.remove(on, next) {
+                let Some(moved) = self.seek(on, left.start) else { break };
+                place = moved;
             }
         }
     }
@@ -284,10 +285,7 @@ impl Areas {
     ) {
         let mut at = self.seek(on, range.start);
         while let Some(place) = at {
-            let area = self.get(on, place);
-            if area.start >= range.end {
-                break;
-            }
+            let Some(area) = self.get_below(on, place, range.end) else { break };
             self.set(on, place, change(area));
             at = self.next(on, place);
         }

@@ -1,7 +1,7 @@
 //! The frames of areas: leaves, and the directory that lists them.
 use super::leaf::{LEAF, Leaf, Record, Spot, history};
 use super::{AreaError, Areas, MAX_AREAS};
-use crate::addr::{FRAME_SIZE, Pfn};
+use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use crate::machine::{Machine, On};
 use crate::space::area::Area;
@@ -89,6 +89,20 @@ impl Areas {
 
     pub(super) fn get<M: Machine>(&self, on: On<'_, M>, at: Spot) -> Area {
         self.leaf(on, at.leaf, |l| l.at(at.index).area())
+    }
+
+    /// The area at `at`, if it begins below `end`.
+    pub(super) fn get_below<M: Machine>(&self, on: On<'_, M>, at: Spot, end: u64) -> Option<Area> {
+        self.leaf(on, at.leaf, |l| {
+            let record = l.at(at.index);
+            (record.start < end).then(|| record.area())
+        })
+    }
+
+    /// The addresses of the area at `at`.
+    #[inline]
+    pub(super) fn range<M: Machine>(&self, on: On<'_, M>, at: Spot) -> VirtRange {
+        self.leaf(on, at.leaf, |l| l.at(at.index).range())
     }
 
     pub(super) fn set<M: Machine>(&mut self, on: On<'_, M>, at: Spot, area: Area) {
@@ -332,7 +346,7 @@ impl Areas {
         if self.leaves == 0 {
             return Ok(copy);
         }
-        let (mut directory, mut histories) = (Pfn::NONE, 0);
+        let (mut directory, mut last_history) = (Pfn::NONE, 0);
         if self.leaves > 1 {
             directory = Self::take(on)?;
         }
@@ -354,7 +368,7 @@ impl Areas {
                     core::ptr::copy_nonoverlapping(core::ptr::from_ref(l).cast::<u8>(), guard.base(), bytes);
                     &*guard.base().cast::<Leaf>()
                 };
-                copy.used().iter().for_each(|record| record.inherit(&mut histories));
+                copy.used().iter().for_each(|record| record.inherit(&mut last_history));
             });
             if directory == Pfn::NONE {
                 copy.root = fresh;
@@ -369,7 +383,7 @@ impl Areas {
         }
         copy.leaves = self.leaves;
         copy.len = self.len;
-        copy.histories = AtomicU32::new(histories);
+        copy.histories = AtomicU32::new(last_history);
         Ok(copy)
     }
 
