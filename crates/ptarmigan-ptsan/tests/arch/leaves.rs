@@ -32,7 +32,7 @@ impl<F: Format> Recorder<'_, '_, F> {
         let machine = HostMachine::with_tlb(host, policy, mmu, tlb, Delivery::AtOnce).unwrap();
         let slots = host.slots();
         let all = || (0..F::LAYOUT.levels).map(Level).filter(|level| F::LEAF_LEVELS >> level.0 & 1 != 0);
-        let (page, top) = (1u64 << F::PAGE_SHIFT, all().last().unwrap());
+        let (page, top) = (1u64 << F::PAGE_SHIFT, all().next_back().unwrap());
         let pins: Vec<_> = slots.iter().map(|slot| slot.pin()).collect();
         let mut changed = BTreeSet::new();
         for n in 0..TREES {
@@ -84,7 +84,7 @@ impl<F: Format> Recorder<'_, '_, F> {
                 let mut edit = tree.edit(on).unwrap();
                 match rng.below(4) {
                     0 => edit.unmap_range(part, Free::Empty, |_, _, _| {}),
-                    1 => _ = edit.take_dirty(part, top, |_| {}).unwrap(),
+                    1 => edit.take_dirty(part, top, |_| {}).unwrap(),
                     _ => edit.change_range(part, |was| Attr(was.0 ^ Attr::WRITE.0)).unwrap(),
                 }
                 drop(edit);
