@@ -90,7 +90,7 @@
 #define PT_MAX_RUNS 32
 
 // Words of 8 bytes in a `pt_machine`.
-#define PT_MACHINE_WORDS 320
+#define PT_MACHINE_WORDS 384
 
 // Words of 8 bytes in a `pt_cpu`.
 #define PT_CPU_WORDS 16
@@ -149,6 +149,10 @@ enum pt_error {
     PT_ERROR_MEMORY_TYPE = -19,
     // Pages are not mapped as one large page would map them.
     PT_ERROR_DIFFERS = -20,
+    // `config.kernel_root` is 0, not at the border of a root, or beyond the direct map.
+    PT_ERROR_KERNEL_ROOT = -21,
+    // `config.direct_map` or `config.direct_map_end` is not at the border of a page.
+    PT_ERROR_DIRECT_MAP = -22,
 };
 
 // Permissions of a page, combined with `|`.

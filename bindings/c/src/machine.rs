@@ -24,7 +24,7 @@ use ptarmigan::tlb::{Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Words of 8 bytes in a `pt_machine`.
-pub const PT_MACHINE_WORDS: usize = 320;
+pub const PT_MACHINE_WORDS: usize = 384;
 
 /// A machine: its memory, its lists of table pages, its TLBs. Zero before `pt_machine_init`; not
 /// moved between that and `pt_machine_exit`.
