@@ -354,15 +354,16 @@ impl<F: Format> Path<F> {
     ) -> Result<Self, NoFrame> {
         let path = Path { tables: [PhysAddr(0); MAX_LEVELS], len: 0, _format: PhantomData };
         let mut unfinished = Unfinished { on, path };
-        let path = &mut unfinished.path;
-        for below in 0..level.at() {
+        let Path { tables, len, .. } = &mut unfinished.path;
+        let mut lower = None;
+        for (below, table) in tables.iter_mut().enumerate().take(level.at()) {
             let level = Level(below as u8);
             let page = on.alloc_table(level, flags)?;
             let (at, record) = adopt(on.frames(), level, page);
-            (path.tables[below], path.len) = (at, below + 1);
-            if below > 0 {
+            (*table, *len) = (at, below + 1);
+            if let Some(lower) = lower.replace(at) {
                 let node = Node::<F, M::Window>::with_record(on.window(), record, level, at);
-                node.put(F::index(level, va), F::link(level, path.tables[below - 1]));
+                node.put(F::index(level, va), F::link(level, lower));
             }
         }
         Ok(unfinished.end())
@@ -370,11 +371,13 @@ impl<F: Format> Path<F> {
 
     /// The highest of the tables.
     pub(super) fn first(&self) -> PhysAddr {
-        self.tables[self.len - 1]
+        let [lowest, ..] = self.tables;
+        self.tables.get(self.len.wrapping_sub(1)).copied().unwrap_or(lowest)
     }
 
     fn leaf_table(&self) -> PhysAddr {
-        self.tables[0]
+        let [lowest, ..] = self.tables;
+        lowest
     }
 
     /// Takes it apart and gives the tables back: it was never linked to a tree.
@@ -406,7 +409,8 @@ impl<F: Format, M: Machine> Drop for Unfinished<'_, F, M> {
         let Path { tables, .. } = self.path;
         // Dropped next, also if the policy unwinds.
         let _others = Unfinished { on: self.on, path: Path { tables, len: level, ..self.path } };
-        let (at, level) = (tables[level], Level(level as u8));
+        let Some(&at) = tables.get(level) else { return };
+        let level = Level(level as u8);
         if level > Level::PTE {
             let node = Node::<F, M::Window>::open(self.on.window(), self.on.frames(), level, at);
             node.each_link(0, F::entries(level) - 1, |link| link.cut());
