@@ -4,7 +4,7 @@
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use ptarmigan::format::{Access, Sv39};
+use ptarmigan::format::Access;
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, TlbRefusal};
@@ -18,8 +18,16 @@ use ptarmigan_kernel_mailbox::Announced;
 use crate::mmu::{self, Announcing, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::without::{Part, leaves_out};
 
+/// The format of all tables. An image that checks groups has Svnapot's entries in its spaces too:
+/// they are Sv39's, but for groups.
+#[cfg(debug_assertions)]
+pub type Format = ptarmigan::format::Sv39Napot;
+/// The format of all tables.
+#[cfg(not(debug_assertions))]
+pub type Format = ptarmigan::format::Sv39;
+
 /// All parts together.
-pub type Machine = machine::Machine<Sv39, Harts, Program, Announced<'static, Sv39, irq::Masked>>;
+pub type Machine = machine::Machine<Format, Harts, Program, Announced<'static, Format, irq::Masked>>;
 
 /// ASIDs that each hart uses at most, of those that it has.
 const ASIDS: u16 = 64;
@@ -41,7 +49,7 @@ pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
 }
 
 /// The MMUs of the harts.
-pub type Harts = SfenceVma<Sv39, Interrupts, Announcing>;
+pub type Harts = SfenceVma<Format, Interrupts, Announcing>;
 
 /// Makes them.
 fn harts() -> Harts {
@@ -65,7 +73,7 @@ impl Ipi for Interrupts {
     }
 }
 
-static KERNEL: Kernel<Sv39, DirectMap, Harts, Program> = Kernel::new();
+static KERNEL: Kernel<Format, DirectMap, Harts, Program> = Kernel::new();
 static MACHINE: Late<Machine> = Late::new();
 
 /// The machine.

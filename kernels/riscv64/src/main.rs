@@ -17,7 +17,6 @@ mod without;
 use core::arch::global_asm;
 
 use port::TASKS;
-use ptarmigan::format::Sv39Napot;
 use ptarmigan_kernel_base::riscv::{harts, irq, sbi, virt};
 use ptarmigan_kernel_base::smp::groups::{self, Mistake};
 use ptarmigan_kernel_base::smp::{self, measure, stack};
@@ -62,7 +61,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     // Not in an image as a kernel would be shipped, which has no groups, nor where a recorder reads
     // tables as those of Sv39.
     if cfg!(debug_assertions) && board.napots == board.cpus && !announces {
-        groups::check::<Sv39Napot, _>(machine::on(&machine::pin()), |mistake| match mistake {
+        groups::check::<machine::Format, _>(machine::on(&machine::pin()), |mistake| match mistake {
             Mistake::Size => leaves_out(Part::Size),
             Mistake::Unfold => leaves_out(Part::Unfold),
         });

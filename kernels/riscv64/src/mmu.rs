@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::Sv39;
 pub use ptarmigan_kernel_base::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, physical};
 use ptarmigan_kernel_base::riscv::{irq, sbi};
 use ptarmigan_kernel_base::tasks::CPUS;
@@ -162,7 +161,7 @@ fn current_root() -> u64 {
 
 /// The highest ASID of this hart.
 pub fn highest_asid() -> u16 {
-    SfenceVma::<Sv39, _>::detect(NoIpi).asids()
+    SfenceVma::<crate::machine::Format, _>::detect(NoIpi).asids()
 }
 
 /// Has this hart fetch the instructions that are in memory now.

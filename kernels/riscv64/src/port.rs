@@ -1,6 +1,5 @@
 //! Harts as [`tasks`](ptarmigan_kernel_base::tasks) use them.
 
-use ptarmigan::format::Sv39;
 use ptarmigan::machine::On;
 use ptarmigan_kernel_base::riscv::{harts, irq, sbi};
 use ptarmigan_kernel_base::tasks::{self, Port, Trap};
@@ -17,7 +16,7 @@ pub struct Harts;
 pub static TASKS: tasks::Tasks<Harts> = tasks::Tasks::new();
 
 impl Port for Harts {
-    type Format = Sv39;
+    type Format = crate::machine::Format;
     type Machine = Machine;
     type Registers = Registers;
     type Masked = irq::Masked;
