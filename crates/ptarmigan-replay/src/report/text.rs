@@ -109,7 +109,7 @@ impl ReplayReport {
         if requested.total() + for_others.total() + wrong_cpu > 0 {
             writeln!(
                 out,
-                "between CPUs: {} sent; {} carried out for others, {} met the wrong CPU",
+                "between CPUs: {} sent; {} flushed for others; {} met wrong CPUs",
                 several(requested.total(), "request"),
                 count(for_others.total()),
                 count(*wrong_cpu)
