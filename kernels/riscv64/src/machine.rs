@@ -15,16 +15,8 @@ use ptarmigan_kernel_base::riscv::{harts, irq};
 use ptarmigan_kernel_base::{Failed, fail, machine, memory_run, smp};
 use ptarmigan_kernel_mailbox::Announced;
 
-use crate::mmu::{self, Announcing, DIRECT_MAP, DIRECT_MAP_LIMIT};
+use crate::mmu::{self, Announcing, DIRECT_MAP, DIRECT_MAP_LIMIT, Format};
 use crate::without::{Part, leaves_out};
-
-/// The format of all tables. An image that checks groups has Svnapot's entries in its spaces too:
-/// they are Sv39's, but for groups.
-#[cfg(debug_assertions)]
-pub type Format = ptarmigan::format::Sv39Napot;
-/// The format of all tables.
-#[cfg(not(debug_assertions))]
-pub type Format = ptarmigan::format::Sv39;
 
 /// All parts together.
 pub type Machine = machine::Machine<Format, Harts, Program, Announced<'static, Format, irq::Masked>>;

@@ -61,7 +61,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     // Not in an image as a kernel would be shipped, which has no groups, nor where a recorder reads
     // tables as those of Sv39.
     if cfg!(debug_assertions) && board.napots == board.cpus && !announces {
-        groups::check::<machine::Format, _>(machine::on(&machine::pin()), |mistake| match mistake {
+        groups::check::<mmu::Format, _>(machine::on(&machine::pin()), |mistake| match mistake {
             Mistake::Size => leaves_out(Part::Size),
             Mistake::Unfold => leaves_out(Part::Unfold),
         });

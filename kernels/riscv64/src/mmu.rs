@@ -14,6 +14,14 @@ use ptarmigan_kernel_mailbox as mailbox;
 
 use crate::without::{Part, leaves_out};
 
+/// The format of all tables. An image that checks groups has Svnapot's entries in its spaces too:
+/// they are Sv39's, but for groups.
+#[cfg(debug_assertions)]
+pub type Format = ptarmigan::format::Sv39Napot;
+/// The format of all tables.
+#[cfg(not(debug_assertions))]
+pub type Format = ptarmigan::format::Sv39;
+
 /// Entries of a root.
 pub const ENTRIES: usize = 512;
 
@@ -161,7 +169,7 @@ fn current_root() -> u64 {
 
 /// The highest ASID of this hart.
 pub fn highest_asid() -> u16 {
-    SfenceVma::<crate::machine::Format, _>::detect(NoIpi).asids()
+    SfenceVma::<Format, _>::detect(NoIpi).asids()
 }
 
 /// Has this hart fetch the instructions that are in memory now.

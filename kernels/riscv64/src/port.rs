@@ -16,7 +16,7 @@ pub struct Harts;
 pub static TASKS: tasks::Tasks<Harts> = tasks::Tasks::new();
 
 impl Port for Harts {
-    type Format = crate::machine::Format;
+    type Format = crate::mmu::Format;
     type Machine = Machine;
     type Registers = Registers;
     type Masked = irq::Masked;
