@@ -3,7 +3,7 @@
 //! A look takes a while, and others that share the space may run meanwhile. Pages are written only
 //! if no other task could have changed their range ([`changes`](super::changes)).
 use super::changes::{changed_by, remove};
-use super::state::TraceBuilder;
+use super::state::{ExpectedLook, TraceBuilder};
 use super::syscall::event_of;
 use crate::record::linux::raw::MmCall;
 use crate::record::linux::system::pagemap::Found;
@@ -11,15 +11,6 @@ use crate::record::linux::system::sys;
 use ptarmigan_trace::{Event, FaultFlags, Kind, Sampled, WriteError};
 use std::io::Write;
 use std::ops::Range;
-
-/// A look at the effect of a call, which is about to follow.
-#[derive(Clone, Copy)]
-pub(super) struct ExpectedLook {
-    /// The place in the queue behind the call: its pages were there from then on.
-    pub(super) place: u64,
-    /// When the call ended.
-    since: u64,
-}
 
 impl<W: Write> TraceBuilder<'_, W> {
     /// Returns how many other tasks could change the space of a task.

@@ -3,7 +3,6 @@
 use super::changes::Changes;
 use super::describing::{Describing, Program};
 use super::exited::Exited;
-use super::looks::ExpectedLook;
 use super::queue::Queue;
 use super::tables::KnownTables;
 use super::timing::{Timed, Timing};
@@ -15,6 +14,15 @@ use crate::record::linux::sources::spill::NotedReads;
 use ptarmigan_trace::{Event, Kind, OpeningCounts, PlaceId, WriteError, Writer};
 use std::collections::HashMap;
 use std::io::Write;
+
+/// A look at the effect of a call, which is about to follow.
+#[derive(Clone, Copy)]
+pub(super) struct ExpectedLook {
+    /// The place in the queue behind the call: its pages were there from then on.
+    pub(super) place: u64,
+    /// When the call ended.
+    pub(super) since: u64,
+}
 
 /// The usual limit of a stack, in pages: 8 MiB. A reader takes it by default.
 pub(super) const USUAL_STACK: u64 = 2048;
