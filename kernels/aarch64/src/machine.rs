@@ -4,7 +4,7 @@
 use ptarmigan::arch::aarch64::{Features, Tlbi};
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
 use ptarmigan::format::{Aarch64, Aarch64Upper};
-use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
+use ptarmigan::frames::{AllocFlags, End, MemoryRun, Request, ZoneClass};
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::table::KernelMap;
@@ -15,7 +15,7 @@ use ptarmigan_kernel_base::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct};
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::machine::{self, NoLayer};
 use ptarmigan_kernel_base::program::{Pages, Program};
-use ptarmigan_kernel_base::{Failed, fail, memory_run, smp};
+use ptarmigan_kernel_base::{Failed, fail, smp};
 
 use crate::mmu::{self, Leaving};
 use crate::without::{Part, leaves_out};
@@ -106,7 +106,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
     let features = Features::read();
     // SAFETY: 1. All CPUs are alike.
     let mmus = unsafe { Tlbi::with_features(Interrupts, Leaving, features) };
-    let memory = [memory_run(start, end)];
+    let memory = [MemoryRun::new(start..end)];
     let setup = Setup::direct_map(&memory, direct(0), DIRECT_MAP_LIMIT, mmus)?
         .objects(program())
         .cpus(cpus)

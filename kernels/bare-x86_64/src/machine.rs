@@ -8,10 +8,11 @@ use ptarmigan::arch::x86_64::{Cpu, Features, Instructions, Invpcid, X86Mmu};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::X86_64;
+use ptarmigan::frames::MemoryRun;
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, NoObjects, Setup};
 use ptarmigan::window::DirectMap;
-use ptarmigan_kernel_base::{Failed, fail, machine, memory_run};
+use ptarmigan_kernel_base::{Failed, fail, machine};
 use ptarmigan_kernel_mailbox::{self as mailbox, Announced};
 use ptarmigan_kernel_x86::bare::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, kernel_root, trap};
 use ptarmigan_kernel_x86::memory_map::Span;
@@ -89,7 +90,7 @@ unsafe impl Instructions for Announcing {
 pub unsafe fn set_up(memory: Span) -> Result<(Machine, BootMemory), Failed> {
     // SAFETY: 1. The kernel sets neither CR4.PGE nor CR4.PCIDE. 2. It is false.
     let mmu = unsafe { X86Mmu::with_features(NoIpi, Announcing, Features::NONE) };
-    let runs = [memory_run(memory.start, memory.end)];
+    let runs = [MemoryRun::new(memory.start..memory.end)];
     let setup = Setup::direct_map(&runs, direct(0), DIRECT_MAP_LIMIT, mmu)?
         .kernel_root(kernel_root().physical(DIRECT_MAP))
         .extra(EXTRA);

@@ -25,18 +25,7 @@ pub mod tasks;
 pub mod user;
 pub mod without;
 
-use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::NodeId;
-use ptarmigan::frames::{MemoryRun, ZoneClass};
-
 pub use board::{Board, Failed, fail, fail_if, pass};
-
-/// Returns the run of whole frames from physical address `start` to below `end`, on node 0.
-pub fn memory_run(start: u64, end: u64) -> MemoryRun {
-    let (first, end) = (PhysAddr(start.next_multiple_of(FRAME_SIZE)).pfn(), PhysAddr(end).pfn());
-    let frames = end.0.saturating_sub(first.0);
-    MemoryRun { start: first, frames, node: NodeId(0), class: ZoneClass::Low }
-}
 
 /// Returns the little-endian number of 2, 4 or 8 bytes at `at`; `None` if the bytes end before it.
 #[inline]
@@ -48,5 +37,3 @@ pub fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
         _ => u64::from_le_bytes(*rest.first_chunk()?),
     })
 }
-
-const FRAME_SIZE: u64 = ptarmigan::addr::FRAME_SIZE as u64;

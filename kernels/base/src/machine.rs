@@ -6,7 +6,7 @@ use core::fmt;
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::Format;
-use ptarmigan::frames::{DataFrames, Frames, MemorySize, NoFrame};
+use ptarmigan::frames::{DataFrames, Frames, MemoryRun, MemorySize, NoFrame};
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{Layer, Layered, ListsConfig, Policy, Quicklists};
@@ -17,8 +17,8 @@ use ptarmigan::tlb::{FlushCounts, Shootdown, Tlb};
 use ptarmigan::window::DirectMap;
 
 use crate::board::fail;
+use crate::say;
 use crate::without::leaves_out;
-use crate::{memory_run, say};
 
 /// The parts that [`Setup`](ptarmigan::setup::Setup) makes.
 pub type Parts<F, S, O = NoObjects> = MachineParts<'static, F, DirectMap, S, O>;
@@ -82,7 +82,7 @@ impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> Machine<F, S
     /// Prints the bytes of the library's own arrays for the memory from `start` to `end`.
     pub fn report_bytes(&self, start: u64, end: u64) {
         type OfLists<F> = Quicklists<'static, DirectMap, &'static KernelHalf<F, DirectMap>>;
-        let size = MemorySize::of([memory_run(start, end)]);
+        let size = MemorySize::of([MemoryRun::new(start..end)]);
         let cpus = self.tlb().config().cpus;
         let (frames, data) = (Frames::bytes(&size), DataFrames::bytes(cpus, size.nodes()));
         let lists = OfLists::<F>::bytes(&size, &ListsConfig::new(cpus));

@@ -10,12 +10,13 @@ mod arch;
 mod context;
 mod virt;
 
+use ptarmigan::frames::MemoryRun;
 use ptarmigan::setup::Setup;
 use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::memory::setup::set_up;
 use ptarmigan_kernel::params::{self, CommandLine, value};
 use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct, physical};
-use ptarmigan_kernel_base::{Failed, board, fail, fdt, memory_run, say, smp};
+use ptarmigan_kernel_base::{Failed, board, fail, fdt, say, smp};
 
 use crate::virt::Virt;
 
@@ -59,7 +60,7 @@ fn start(id: u64, tree: u64) -> Result<(), Failed> {
     let end = (board.memory + board.bytes).min(DIRECT_MAP_LIMIT);
     let first = physical(&raw const image_end).next_multiple_of(PAGE);
     let (archive_at, archive_end) = archive(board.arguments, first, end);
-    let runs = [memory_run(first, archive_at), memory_run(archive_end, end)];
+    let runs = [MemoryRun::new(first..archive_at), MemoryRun::new(archive_end..end)];
     // A run has frames.
     let runs = runs.get(usize::from(runs[0].frames == 0)..).unwrap_or_default();
     let runs = runs.get(..runs.len() - usize::from(runs.last().is_some_and(|run| run.frames == 0)));

@@ -4,6 +4,7 @@
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::LoongArch64;
+use ptarmigan::frames::MemoryRun;
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs};
@@ -12,7 +13,7 @@ use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::machine::{self, NoLayer};
 use ptarmigan_kernel_base::program::Program;
-use ptarmigan_kernel_base::{Failed, fail, memory_run};
+use ptarmigan_kernel_base::{Failed, fail};
 
 use crate::mmu::{ASIDS, Cpu};
 use crate::without::{Part, leaves_out};
@@ -64,7 +65,7 @@ pub fn program() -> Program {
 /// 1. Nobody else uses that memory, now or later, and it is in the window.
 /// 2. It is called once.
 pub unsafe fn set_up(start: u64, end: u64) -> Result<(), Failed> {
-    let memory = [memory_run(start, end)];
+    let memory = [MemoryRun::new(start..end)];
     let setup = Setup::direct_map(&memory, direct(0), DIRECT_MAP_LIMIT, Cpu::new())?
         .objects(program())
         .asids(if leaves_out(Part::Asids) { 0 } else { NUMBERS })

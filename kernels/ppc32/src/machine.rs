@@ -6,6 +6,7 @@ use core::ptr;
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Access, Ppc32};
+use ptarmigan::frames::MemoryRun;
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs};
@@ -13,7 +14,7 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::machine::{self, NoLayer};
 use ptarmigan_kernel_base::program::{Pages, Program};
-use ptarmigan_kernel_base::{Failed, fail, fail_if, memory_run, say};
+use ptarmigan_kernel_base::{Failed, fail, fail_if, say};
 
 use crate::hashed::{self, HASH_TABLE, Hashed};
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
@@ -81,7 +82,7 @@ pub unsafe fn set_up(start: u64, end: u64) -> Result<(), Failed> {
     let at = start.next_multiple_of(HASH_TABLE);
     // SAFETY: 1. Point 1 of the caller's; all else begins behind it. 2. Point 2.
     unsafe { hashed::set_up(at)? };
-    let memory = [memory_run(at + HASH_TABLE, end)];
+    let memory = [MemoryRun::new(at + HASH_TABLE..end)];
     let setup = Setup::direct_map(&memory, mmu::direct(0), DIRECT_MAP_LIMIT, Hashed)?
         .objects(program())
         .kernel_root(mmu::physical(ptr::from_ref(&EMPTY_ROOT)))

@@ -5,6 +5,7 @@ use ptarmigan::addr::VirtAddr;
 use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
 use ptarmigan::format::Access;
+use ptarmigan::frames::MemoryRun;
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, TlbRefusal};
@@ -12,7 +13,7 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::program::{Pages, Program};
 use ptarmigan_kernel_base::riscv::{harts, irq};
-use ptarmigan_kernel_base::{Failed, fail, machine, memory_run, smp};
+use ptarmigan_kernel_base::{Failed, fail, machine, smp};
 use ptarmigan_kernel_mailbox::Announced;
 
 use crate::mmu::{self, Announcing, DIRECT_MAP, DIRECT_MAP_LIMIT, Format};
@@ -94,7 +95,7 @@ pub fn cpus() -> usize {
 pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
     // ASID 0 is the kernel's.
     let asids = if leaves_out(Part::Asids) { 0 } else { ASIDS.min(mmu::highest_asid()) };
-    let memory = [memory_run(start, end)];
+    let memory = [MemoryRun::new(start..end)];
     let setup = Setup::direct_map(&memory, mmu::direct(0), DIRECT_MAP_LIMIT, harts())?
         .objects(program())
         .cpus(cpus)

@@ -6,9 +6,10 @@ use core::arch::global_asm;
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::aarch64::Tlbi;
 use ptarmigan::format::Access;
+use ptarmigan::frames::MemoryRun;
 use ptarmigan_kernel_base::aarch64::virt;
 use ptarmigan_kernel_base::direct::physical;
-use ptarmigan_kernel_base::{board, fail, fail_if, fdt, memory_run};
+use ptarmigan_kernel_base::{board, fail, fail_if, fdt};
 
 pub use ptarmigan::format::Aarch64 as Format;
 pub use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
@@ -44,7 +45,7 @@ extern "C" fn kernel_main() -> ! {
         fail(format_args!("the board has no device tree"));
     };
     let end = (tree.memory + tree.bytes).min(DIRECT_MAP_LIMIT);
-    crate::start(&[memory_run(physical(&raw const image_end), end)], physical(&raw const empty_root))
+    crate::start(&[MemoryRun::new(physical(&raw const image_end)..end)], physical(&raw const empty_root))
 }
 
 /// Called by the assembly for an exception.

@@ -5,9 +5,10 @@ use core::arch::global_asm;
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::format::Access;
+use ptarmigan::frames::MemoryRun;
 use ptarmigan_kernel_base::direct::physical;
 use ptarmigan_kernel_base::riscv::virt;
-use ptarmigan_kernel_base::{board, fail, fail_if, fdt, memory_run};
+use ptarmigan_kernel_base::{board, fail, fail_if, fdt};
 
 pub use ptarmigan::format::Sv39 as Format;
 pub use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
@@ -43,7 +44,7 @@ extern "C" fn kernel_main(device_tree: u64) -> ! {
         fail(format_args!("the firmware passed no device tree"));
     };
     let end = (tree.memory + tree.bytes).min(DIRECT_MAP_LIMIT);
-    crate::start(&[memory_run(physical(&raw const image_end), end)], physical(&raw const kernel_root))
+    crate::start(&[MemoryRun::new(physical(&raw const image_end)..end)], physical(&raw const kernel_root))
 }
 
 /// Called by the assembly for an exception.

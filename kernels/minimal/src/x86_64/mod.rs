@@ -4,7 +4,8 @@
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::x86_64::X86Mmu;
 use ptarmigan::format::Access;
-use ptarmigan_kernel_base::{board, fail, memory_run};
+use ptarmigan::frames::MemoryRun;
+use ptarmigan_kernel_base::{board, fail};
 use ptarmigan_kernel_x86::bare::{DIRECT_MAP, boot, kernel_root, trap};
 use ptarmigan_kernel_x86::serial::PC;
 
@@ -33,9 +34,9 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     let Some(info) = (unsafe { boot::read(start_info) }) else {
         fail(format_args!("the loader described no usable memory"));
     };
-    let mut runs = [memory_run(0, 0); boot::RUNS];
+    let mut runs = [MemoryRun::new(0..0); boot::RUNS];
     let spans = info.memory.runs();
-    runs.iter_mut().zip(spans).for_each(|(run, span)| *run = memory_run(span.start, span.end));
+    runs.iter_mut().zip(spans).for_each(|(run, span)| *run = MemoryRun::new(span.start..span.end));
     crate::start(&runs[..spans.len()], kernel_root().physical(DIRECT_MAP))
 }
 
