@@ -25,9 +25,9 @@ impl MmuTraits for Interrupting {
     const NEEDS_ENTRY_VALID: bool = false;
 }
 
-/// MMUs like those of AArch64 with FEAT_TTL: an invalidation reaches all CPUs, between barriers, and
-/// drops the links on the way to its address, or pages of the level that it names. Entries that deny
-/// are cached.
+/// MMUs like those of AArch64 with FEAT_TTL: an invalidation reaches all CPUs, between barriers,
+/// and drops the links on the way to its address, or pages of the level that it names. Entries that
+/// deny are cached.
 #[derive(Clone, Copy, Debug)]
 pub enum Broadcasting {}
 

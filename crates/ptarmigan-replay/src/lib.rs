@@ -24,7 +24,8 @@
 //!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * [`account`] sums up the times that a recording has.
 //! * `observed` replays once and writes down the lives of tables, for reports. [`flushes`]
-//!   counts flushes by cause, Linux's and the library's; `causes` names causes, and `starts` programs.
+//!   counts flushes by cause, Linux's and the library's; `causes` names causes, and `starts`
+//!   programs.
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check the work of the workers.
 //! * `passes` puts these together, and `report` prints the result.

@@ -5,7 +5,8 @@ use core::fmt;
 macro_rules! any_error {
     ($($variant:ident($error:ty)),+ $(,)?) => {
         /// Any error of the library. The text is the text of the error inside. A
-        /// [`Refused`](crate::cpu::Refused) has no conversion, because the value in it would be lost.
+        /// [`Refused`](crate::cpu::Refused) has no conversion, because the value in it would be
+        /// lost.
         ///
         /// ```
         /// use ptarmigan::addr::{VirtAddr, VirtRange};

@@ -58,8 +58,8 @@ struct Options {
     /// Leaves out the boot that counts cleared pages, and the figures derived from it.
     #[arg(long)]
     no_counts: bool,
-    /// Prints the functions of our kernel in which this case, of the program or of the suite, spends
-    /// its instructions.
+    /// Prints the functions of our kernel in which this case, of the program or of the suite,
+    /// spends its instructions.
     #[arg(long, value_name = "CASE", conflicts_with_all = ["no_counts", "json"])]
     profile: Option<String>,
     /// Runs programs/NAME.c. `faults` and `large`, about large pages, are measured; of others the
@@ -107,8 +107,8 @@ fn last_line(text: &str) -> &str {
     text.trim_end().lines().next_back().map_or("nothing", str::trim)
 }
 
-/// Returns the line of a command's errors that says what is wrong: the first that names an error, or
-/// the last one.
+/// Returns the line of a command's errors that says what is wrong: the first that names an error,
+/// or the last one.
 fn error_line(text: &str) -> &str {
     text.lines().find(|line| line.contains("error")).map_or_else(|| last_line(text), str::trim)
 }

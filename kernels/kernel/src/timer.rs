@@ -17,7 +17,8 @@ pub struct Timer {
     interval: u64,
     /// How often it has become ready, and was read or set.
     before: u64,
-    /// The time of the program's clock where the timer's is 0: that of boot, if it counts from 1970.
+    /// The time of the program's clock where the timer's is 0: that of boot, if it counts from
+    /// 1970.
     zero: u64,
 }
 

@@ -88,7 +88,8 @@ impl<C: Cpus> Ipi for Interrupts<C> {
     }
 }
 
-/// The library's TLBs of x86 CPUs that walk tables of `F`, without global pages and without numbers of spaces.
+/// The library's TLBs of x86 CPUs that walk tables of `F`, without global pages and without numbers
+/// of spaces.
 pub type Hardware<F, C> = X86Mmu<F, Interrupts<C>, Counted<C>>;
 
 /// Makes them.

@@ -43,8 +43,8 @@ fn level(field: u64) -> u8 {
     3 - (field & 3) as u8
 }
 
-/// Returns the level that the operand of a range names, if it names one. `None` if a CPU need not do
-/// what it says: the granule that it names is not that of the tables.
+/// Returns the level that the operand of a range names, if it names one. `None` if a CPU need not
+/// do what it says: the granule that it names is not that of the tables.
 pub fn level_of_range<F: Format>(operand: u64) -> Option<Option<u8>> {
     let field = operand >> 37 & 3;
     (granule(operand >> 46) == F::PAGE_SHIFT).then(|| (field != 0).then(|| level(field)))

@@ -1,5 +1,5 @@
-//! Leaves of every size that a format has, changed alone and beside others: what instructions say of
-//! an address, its size or its level, is right for each.
+//! Leaves of every size that a format has, changed alone and beside others: what instructions say
+//! of an address, its size or its level, is right for each.
 use crate::driver::rng::Rng;
 use crate::recorder::Recorder;
 use ptarmigan::addr::{Pfn, VirtRange};

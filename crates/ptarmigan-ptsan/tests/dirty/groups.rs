@@ -9,8 +9,8 @@ use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// An MMU notes a write in one entry of a group, for each of them. A walker that notes nothing needs
-/// the bits in the entry that it uses.
+/// An MMU notes a write in one entry of a group, for each of them. A walker that notes nothing
+/// needs the bits in the entry that it uses.
 fn bits_of_one_entry_become_those_of_all<F: Format>() {
     let host = Host::<F>::new(HostConfig { bytes: 32 << 20, ..HostConfig::default() }).unwrap();
     let slots = host.slots();

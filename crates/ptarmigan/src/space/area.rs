@@ -345,8 +345,8 @@ impl Area {
         Area { flags: self.flags.without(AreaFlags::PRIVATE), history: 0, ..self }
     }
 
-    /// The history that `next`, which begins where this area ends, or the other way round, passes on
-    /// to its neighbour that has none. They may differ in permissions.
+    /// The history that `next`, which begins where this area ends, or the other way round, passes
+    /// on to its neighbour that has none. They may differ in permissions.
     pub(super) fn passes_on(&self, next: &Area, which: &Area) -> Option<u16> {
         let but = AreaFlags::PRIVATE.with(AreaFlags::PERMISSIONS);
         let has = which.history != 0 && !which.flags.has(AreaFlags::INHERITED);

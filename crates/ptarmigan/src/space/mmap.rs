@@ -170,8 +170,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state.stack_limit = u32::try_from(bytes >> F::PAGE_SHIFT).unwrap_or(u32::MAX);
     }
 
-    /// Returns the highest gap below `below` for `len` bytes, rounded up to whole pages, for callers
-    /// that do not care where. Addresses that other CPUs have not forgotten yet
+    /// Returns the highest gap below `below` for `len` bytes, rounded up to whole pages, for
+    /// callers that do not care where. Addresses that other CPUs have not forgotten yet
     /// ([`Unmapping::Deferred`]) are taken if there are no others.
     pub fn find_gap(&self, len: u64, below: u64) -> Option<VirtRange> {
         let len = len.checked_next_multiple_of(1 << F::PAGE_SHIFT)?;

@@ -29,8 +29,8 @@ pub(crate) struct Tables<F: Format> {
     /// frame, unless it is special: so it is in spaces. Trees leave frames to their callers.
     pub(super) is_counted: bool,
     /// The most levels of tables that were linked at once since an MMU was told of entries below
-    /// them, where it wants to know. Faults on a shared space may take the number of each other: the
-    /// CPU that is not told then faults once more, and is told of all levels.
+    /// them, where it wants to know. Faults on a shared space may take the number of each other:
+    /// the CPU that is not told then faults once more, and is told of all levels.
     linked: AtomicU8,
     _format: PhantomData<F>,
 }

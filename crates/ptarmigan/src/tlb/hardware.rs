@@ -230,11 +230,11 @@ pub unsafe trait Mmu: Sync {
     /// to walks: a barrier for that is the implementation's.
     ///
     /// Where entries that are not valid, or that deny, may be cached, it makes the calling CPU
-    /// forget the pages; that CPU alone. If tables were [linked](NewEntry::linked), and entries that
-    /// are not valid may be cached, it forgets those on the way, too. Another CPU faults once more at
-    /// worst, and is told then, by the call that serves the fault: [`Space::fault`] for the user's
-    /// half, [`KernelMap::serve_fault`] for the kernel's. So no broadcast is needed. This method is never called in the middle of an operation and may
-    /// be interrupted.
+    /// forget the pages; that CPU alone. If tables were [linked](NewEntry::linked), and entries
+    /// that are not valid may be cached, it forgets those on the way, too. Another CPU faults once
+    /// more at worst, and is told then, by the call that serves the fault: [`Space::fault`] for the
+    /// user's half, [`KernelMap::serve_fault`] for the kernel's. So no broadcast is needed. This
+    /// method is never called in the middle of an operation and may be interrupted.
     ///
     /// [`Space::fault`]: crate::space::Space::fault
     /// [`KernelMap::serve_fault`]: crate::table::KernelMap::serve_fault

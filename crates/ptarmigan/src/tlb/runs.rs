@@ -62,9 +62,9 @@ impl Runs {
         runs
     }
 
-    /// Notes that pages in it may be larger than 2^`shift` bytes, or are there for links of tables. A
-    /// flush then names no size of pages ([`Scope::page_shift`](super::Scope::page_shift)): hardware
-    /// that is told one need not forget a page of another size.
+    /// Notes that pages in it may be larger than 2^`shift` bytes, or are there for links of tables.
+    /// A flush then names no size of pages ([`Scope::page_shift`](super::Scope::page_shift)):
+    /// hardware that is told one need not forget a page of another size.
     #[inline]
     pub const fn mix(&mut self) {
         self.mixed = true;

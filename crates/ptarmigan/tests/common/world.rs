@@ -371,8 +371,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let process = &mut self.processes[at];
         let result = process.edit(here).mremap(from, new, keep);
         if matches!(result, Err(AreaError::NoArea(_))) {
-            // Neighbours that look alike show different parts of their objects, or have private pages
-            // of different histories.
+            // Neighbours that look alike show different parts of their objects, or have private
+            // pages of different histories.
             let behind = first.flags.has(AreaFlags::BACKED) || first.flags.has(AreaFlags::SHARED);
             let (mut areas, mut histories) = (0, BTreeSet::new());
             let each = |area: &Area| {

@@ -385,8 +385,8 @@ impl Sanitizer {
     }
 }
 
-/// Returns the rule for a translation that is given no more: the address and the permissions then and
-/// now.
+/// Returns the rule for a translation that is given no more: the address and the permissions then
+/// and now.
 fn lost((was, had): (u64, Perms), (phys, perms): (u64, Perms)) -> Option<Rule> {
     if was != phys {
         return Some(Rule::RemapNotFlushed);

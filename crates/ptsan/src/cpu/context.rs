@@ -56,7 +56,8 @@ fn place(arch: &Arch, page: u64) -> (usize, u64) {
 }
 
 impl Context {
-    /// Makes the caches of a space of a CPU or a device, for `most` translations and as many tables.
+    /// Makes the caches of a space of a CPU or a device, for `most` translations and as many
+    /// tables.
     pub(crate) fn new(space: u64, most: usize, device: bool) -> Self {
         Self {
             space,

@@ -80,9 +80,9 @@ pub struct Flush {
 /// of EL1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExceptionLevel {
-    /// EL1 with EL0: a kernel and its programs (`VAE1`, `ASIDE1`, `VMALLE1`), and stage 2 below them
-    /// (`IPAS2E1`, `VMALLS12E1`). A host with `HCR_EL2.{E2H,TGE}` set names its own translations so,
-    /// too.
+    /// EL1 with EL0: a kernel and its programs (`VAE1`, `ASIDE1`, `VMALLE1`), and stage 2 below
+    /// them (`IPAS2E1`, `VMALLS12E1`). A host with `HCR_EL2.{E2H,TGE}` set names its own
+    /// translations so, too.
     El1,
     /// EL2: a hypervisor without that bit (`VAE2`, `ALLE2`).
     El2,

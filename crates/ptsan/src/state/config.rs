@@ -68,9 +68,9 @@ pub struct Config {
     ///
     /// An access to a page that memory maps then may answer [`crate::Fault::NotPresent`]: the
     /// handler of that fault has to flush, and the access is made again. A second fault on the same
-    /// entry is a finding ([`crate::Rule::InvalidKept`]), and so is one of the kernel or of a device
-    /// if the entry is kept to the end ([`crate::Sanitizer::finish_with`]). CPUs that look pages up
-    /// in a hash table keep no such entries.
+    /// entry is a finding ([`crate::Rule::InvalidKept`]), and so is one of the kernel or of a
+    /// device if the entry is kept to the end ([`crate::Sanitizer::finish_with`]). CPUs that look
+    /// pages up in a hash table keep no such entries.
     /// ```
     /// use ptsan::{Access, Arch, Config, Flush, Kind, Session};
     ///
@@ -87,9 +87,9 @@ pub struct Config {
     /// assert_eq!(s.sanitizer.count(Kind::StaleUse), 1);
     /// ```
     pub keeps_invalid: bool,
-    /// Walkers set accessed and dirty bits in memory ([`crate::Arch::used`]), as those of x86 do, and
-    /// those of AArch64 with FEAT_HAFDBS and of RISC-V with Svadu. A CPU that writes through a clean
-    /// translation walks again, and faults if the entry no longer allows the write.
+    /// Walkers set accessed and dirty bits in memory ([`crate::Arch::used`]), as those of x86 do,
+    /// and those of AArch64 with FEAT_HAFDBS and of RISC-V with Svadu. A CPU that writes through a
+    /// clean translation walks again, and faults if the entry no longer allows the write.
     ///
     /// Code under test then meets bits that it has not set itself. The memory must be one that
     /// walkers can store to: [`Memory::exchange`](crate::Memory::exchange).

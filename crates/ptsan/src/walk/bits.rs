@@ -1,6 +1,6 @@
 //! Accessed and dirty bits, as walkers set them. Without
-//! [`Config::walkers_set_bits`](crate::Config::walkers_set_bits) memory stays as it is, and the pages
-//! that were written are remembered.
+//! [`Config::walkers_set_bits`](crate::Config::walkers_set_bits) memory stays as it is, and the
+//! pages that were written are remembered.
 use super::walker::Walk;
 use crate::arch::{AccessKind, Entry, Perms};
 use crate::cpu::{Context, Loaded, Table};
@@ -132,7 +132,8 @@ impl Sanitizer {
         let _ = self.set_bits(memory, (table, at), level, raw, false);
     }
 
-    /// Sets the bits of an entry, and returns the entry after it; `None` if it is another one by now.
+    /// Sets the bits of an entry, and returns the entry after it; `None` if it is another one by
+    /// now.
     fn set_bits(
         &mut self,
         memory: &(impl Memory + ?Sized),

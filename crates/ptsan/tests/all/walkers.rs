@@ -13,8 +13,8 @@ const FRAME: u64 = 0x9000;
 const LEAVES: u64 = 0x1000;
 const ENTRY: u64 = LEAVES + VA / 4096 * 8;
 
-/// A format with entries of 8 bytes: the root, an entry for a table, a clean page of a user that was
-/// not used, and the bits that a read-only page keeps.
+/// A format with entries of 8 bytes: the root, an entry for a table, a clean page of a user that
+/// was not used, and the bits that a read-only page keeps.
 type Described = (Arch, u64, fn(u64) -> u64, u64, u64);
 
 fn formats() -> [Described; 5] {

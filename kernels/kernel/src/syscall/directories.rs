@@ -104,8 +104,8 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `readlinkat`.
     pub(super) fn read_link(&mut self, directory: u64, at: u64, to: u64, len: u64) -> Result<u64, Errno> {
-        // Each static program asks for it when it begins: the walk through `/proc` would cost a fork
-        // with exec 6 % more.
+        // Each static program asks for it when it begins: the walk through `/proc` would cost a
+        // fork with exec 6 % more.
         if len > 0
             && let Ok(n) = self.read_own_link(at, to, len)
         {

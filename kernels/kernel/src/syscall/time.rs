@@ -41,8 +41,8 @@ impl<A: Arch> Sys<'_, A> {
         Ok(seconds * SECOND + nanos)
     }
 
-    /// Returns the clock of a number: since 1970, since boot, or that of the CPUs for a process or a
-    /// thread.
+    /// Returns the clock of a number: since 1970, since boot, or that of the CPUs for a process or
+    /// a thread.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Clocks: the time since boot and since 1970, and the time that CPUs have spent for a process or a thread.
+//! Clocks: the time since boot and since 1970, and the time that CPUs have spent for a process or a
+//! thread.
 
 use super::Tasks;
 
@@ -16,8 +17,8 @@ pub enum Clock {
 }
 
 impl Tasks {
-    /// Returns the time of a clock in nanoseconds, where the time since boot is `now`; `None` if its process
-    /// or thread has gone.
+    /// Returns the time of a clock in nanoseconds, where the time since boot is `now`; `None` if
+    /// its process or thread has gone.
     pub fn time_of(&self, clock: Clock, now: u64) -> Option<u64> {
         match clock {
             Clock::Real => Some(now),

@@ -11,8 +11,8 @@ use crate::format::Formats;
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures, WrongMode};
 use core::marker::PhantomData;
 
-/// The MMUs of AArch64 CPUs. `F` is the format of their tables, by the granule that `TCR_EL1` names.
-/// `B` sends interrupts; `I` executes instructions.
+/// The MMUs of AArch64 CPUs. `F` is the format of their tables, by the granule that `TCR_EL1`
+/// names. `B` sends interrupts; `I` executes instructions.
 ///
 /// ```
 /// use ptarmigan::arch::{NoIpi, aarch64::Tlbi};
@@ -115,16 +115,17 @@ on_a_board!(
 // the number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,
 // `ASIDE1IS` everything under the number that is not global. `DSB ISHST` comes before: walks find
 // earlier stores. A level is named for `VALE1IS` alone, and only if all pages have one size, which
-// is that of the leaves of the level. Ranges name the granule of the tables. 2. `VAAE1IS` drops the page and the links to it under all numbers, global or not;
-// `VMALLE1IS` everything. 3. Other spaces have other numbers, and translations under this one are
-// dropped after the load unless `keep`; the number 0, which spaces may share, is never kept.
-// `forget_all` drops everything of this CPU, after the load: no walk of the tables before is left.
+// is that of the leaves of the level. Ranges name the granule of the tables. 2. `VAAE1IS` drops the
+// page and the links to it under all numbers, global or not; `VMALLE1IS` everything. 3. Other
+// spaces have other numbers, and translations under this one are dropped after the load unless
+// `keep`; the number 0, which spaces may share, is never kept. `forget_all` drops everything of
+// this CPU, after the load: no walk of the tables before is left.
 // 4. The kernel's root is an empty table (`with_kernel_root`, or a `KernelRoot`); if the space had
-// its number, everything under it is dropped. 5. CPUs walk `F` (`Tables`). Invalidations of spaces and of the kernel's half
-// broadcast, and MMUs walk tables. They do not cache entries that are not valid, but those that
-// deny an access, and stores reach walks after a barrier only. 6. A `KernelRoot` alone is kept. 7.
-// No instruction unwinds; `unload` does so before it has changed anything, if the kernel's root is
-// missing.
+// its number, everything under it is dropped. 5. CPUs walk `F` (`Tables`). Invalidations of spaces
+// and of the kernel's half broadcast, and MMUs walk tables. They do not cache entries that are not
+// valid, but those that deny an access, and stores reach walks after a barrier only. 6. A
+// `KernelRoot` alone is kept. 7. No instruction unwinds; `unload` does so before it has changed
+// anything, if the kernel's root is missing.
 unsafe impl<F: Tables, B: Ipi, I: Instructions> Mmu for Tlbi<F, B, I> {
     const FORMATS: Formats = Formats::of_halves::<F, F::Upper>();
     const BROADCASTS: bool = true;

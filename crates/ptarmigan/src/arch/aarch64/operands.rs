@@ -39,9 +39,10 @@ pub(super) const fn page(at: u64) -> u64 {
     at >> FRAME_SHIFT & PAGE
 }
 
-/// Returns the number of the level whose leaves have 2^`shift` bytes, as operands name it behind the
-/// number of the granule (Arm ARM, "TLBI", the field TTL). `None` if there is no such leaf, or none
-/// that every CPU with the granule knows: operands then say nothing, and CPUs look at every level.
+/// Returns the number of the level whose leaves have 2^`shift` bytes, as operands name it behind
+/// the number of the granule (Arm ARM, "TLBI", the field TTL). `None` if there is no such leaf, or
+/// none that every CPU with the granule knows: operands then say nothing, and CPUs look at every
+/// level.
 const fn level(granule: Granule, shift: u32) -> Option<u64> {
     // Entries of 8 bytes fill a granule.
     let (last, bits) = (granule.shift(), granule.shift() - 3);

@@ -57,9 +57,9 @@ mod native {
 
         fn can_load(&self, _: &Pinned<'_>, at: *const u8) -> bool {
             let failed: u64;
-            // SAFETY: A load changes nothing, and its result is dropped. `stvec` leads behind it for
-            // that time alone, with interrupts off: an exception of it, taken in supervisor mode,
-            // changes `sstatus`, which is restored, and registers that only a trap reads.
+            // SAFETY: A load changes nothing, and its result is dropped. `stvec` leads behind it
+            // for that time alone, with interrupts off: an exception of it, taken in supervisor
+            // mode, changes `sstatus`, which is restored, and registers that only a trap reads.
             unsafe {
                 asm!(
                     "csrrci {status}, sstatus, 2",

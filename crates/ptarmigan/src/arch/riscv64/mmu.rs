@@ -111,8 +111,9 @@ on_a_board!(
 // space had its number, the links of the space under it are dropped. 5. Harts walk `F` (`Tables`)
 // in the mode that `check_mode` wants. `SFENCE.VMA` acts on the
 // calling hart. Harts may cache entries that are not valid. A fence with an address says nothing
-// about links of tables: if some were linked, the fence has none. 6. A `KernelRoot` alone is kept. 7. No instruction of these unwinds;
-// `unload` does so before it has changed anything, if the kernel's root is missing.
+// about links of tables: if some were linked, the fence has none. 6. A `KernelRoot` alone is kept.
+// 7. No instruction of these unwinds; `unload` does so before it has changed anything, if the
+// kernel's root is missing.
 unsafe impl<F: Tables, B: Ipi, I: Instructions> Mmu for SfenceVma<F, B, I> {
     const FORMATS: Formats = Formats::of::<F>();
     const STRUCTURES: Structures = Structures::WholeSpace;

@@ -94,8 +94,8 @@ impl Record {
         VirtRange { start: self.start, end: self.end }
     }
 
-    /// Makes it one that fork has passed on. If it has private pages, these begin a history of their
-    /// own: the one after `last`, which it becomes.
+    /// Makes it one that fork has passed on. If it has private pages, these begin a history of
+    /// their own: the one after `last`, which it becomes.
     #[inline]
     pub(super) fn inherit(&self, last: &mut u32) {
         let flags = AreaFlags(self.flags.load(Relaxed));

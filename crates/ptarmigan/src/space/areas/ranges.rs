@@ -56,8 +56,8 @@ impl Areas {
     }
 
     /// Notes that the area that was just found at `hint` has private pages. Others may be doing the
-    /// same. If it has no [history](Area::history), that is the one of a neighbour, of the next area
-    /// rather than of the one before it, or begins now.
+    /// same. If it has no [history](Area::history), that is the one of a neighbour, of the next
+    /// area rather than of the one before it, or begins now.
     #[cold]
     #[inline(never)]
     pub(in crate::space) fn begin_private<M: Machine>(&self, on: On<'_, M>, hint: Hint) {

@@ -268,17 +268,18 @@ impl Areas {
         true
     }
 
-    /// Moves the records of leaf `from` from the index `first` on to the end of the leaf `to`, which
-    /// has room for them.
+    /// Moves the records of leaf `from` from the index `first` on to the end of the leaf `to`,
+    /// which has room for them.
     fn hand_over<M: Machine>(&mut self, on: On<'_, M>, (from, first): (usize, usize), to: usize) {
         let (had, all) = (self.count(on, to), self.count(on, from));
         let moved = all.saturating_sub(first).min(LEAF - had.min(LEAF));
         debug_assert!(from != to && first + moved == all, "the leaf has room for all");
         let (source, target) = (self.leaf_pfn(on, from), self.leaf_pfn(on, to));
         let (source, target) = (on.window().open_low(source.addr()), on.window().open_low(target.addr()));
-        // SAFETY: both frames are this map's own leaves, and different; `source` has `first` + `moved`
-        // records, and `target` room for as many more; the guards are valid for all of them and
-        // aligned to the frame; `&mut self` makes the use exclusive. Records have no destructor.
+        // SAFETY: both frames are this map's own leaves, and different; `source` has `first` +
+        // `moved` records, and `target` room for as many more; the guards are valid for all of them
+        // and aligned to the frame; `&mut self` makes the use exclusive. Records have no
+        // destructor.
         unsafe {
             let (source, target) = (source.base().cast::<Leaf>(), target.base().cast::<Leaf>());
             let out = (&raw const (*source).records).cast::<Record>().add(first);

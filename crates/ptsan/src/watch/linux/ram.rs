@@ -184,8 +184,8 @@ impl Memory for Ram {
         }
     }
 
-    /// Stores without a fault to a page that is watched. The watch calls walkers under its lock, and
-    /// every other store to such a page takes it: none comes in between.
+    /// Stores without a fault to a page that is watched. The watch calls walkers under its lock,
+    /// and every other store to such a page takes it: none comes in between.
     fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
         let (found, width) = (self.read(phys, bytes)?, usize::from(bytes));
         let at = self.at(phys, width)?;

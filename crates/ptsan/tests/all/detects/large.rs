@@ -51,8 +51,8 @@ impl Kernel {
         self.end(op);
     }
 
-    /// Makes one page of 2 MiB of 512 clean ones in place, while a CPU writes one of them, and unmaps
-    /// it. Afterwards the dirty bit is in the large page, or the CPU was kept from writing.
+    /// Makes one page of 2 MiB of 512 clean ones in place, while a CPU writes one of them, and
+    /// unmaps it. Afterwards the dirty bit is in the large page, or the CPU was kept from writing.
     pub fn promote(&mut self, by: usize, space: u64) {
         let op = self.hook(|san, _| san.operation_begins());
         self.hook(|san, _| san.running_on(by));

@@ -128,8 +128,8 @@ fn small_defects_are_found_with_every_seed_and_their_twins_are_silent() {
     }
 }
 
-/// The same code where walkers set accessed and dirty bits: every defect is found still, and correct
-/// code is silent.
+/// The same code where walkers set accessed and dirty bits: every defect is found still, and
+/// correct code is silent.
 #[test]
 fn defects_are_found_where_walkers_set_bits_and_correct_code_is_silent() {
     for &(defect, formats) in ALL {

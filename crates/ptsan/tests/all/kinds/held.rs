@@ -69,8 +69,8 @@ fn a_lazy_cpu_that_is_not_flushed_is_found() {
     }
 }
 
-/// No store is told. A lazy CPU keeps the translation of a page that is gone until it comes back; the
-/// links to its table go with any invalidation.
+/// No store is told. A lazy CPU keeps the translation of a page that is gone until it comes back;
+/// the links to its table go with any invalidation.
 #[test]
 fn a_translation_that_a_lazy_cpu_keeps_holds_no_table() {
     for (lazy, comes_back) in [(true, false), (true, true), (false, false)] {

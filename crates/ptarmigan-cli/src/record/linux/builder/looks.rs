@@ -23,8 +23,8 @@ impl<W: Write> TraceBuilder<'_, W> {
         others.saturating_sub(space.still.saturating_sub(u32::from(task.dying)))
     }
 
-    /// Records pages that were found at a stop, where no event has made a table. In a space in which
-    /// others run, no page is certain by the time it is written.
+    /// Records pages that were found at a stop, where no event has made a table. In a space in
+    /// which others run, no page is certain by the time it is written.
     pub(super) fn present(&mut self, pid: i32, still: bool, found: &[Found]) -> Result<(), WriteError> {
         // Of the recorder's own pages before the first program, no event tells.
         if !self.started || !self.tasks.get(&pid).is_some_and(|task| task.recorded) {
