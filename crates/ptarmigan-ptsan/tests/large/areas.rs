@@ -1,7 +1,7 @@
 //! Random areas of the kernel's half, of blocks, pages and frames of the test's, while the free
 //! memory is in pieces. All CPUs use the pages all the time.
 use crate::rng::Rng;
-use crate::{pages_of, plain};
+use crate::{config, pages_of, plain};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrame, ORDERS};
@@ -13,7 +13,7 @@ use ptarmigan::vmalloc::{Area, AreaError, Vmalloc};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{Broadcasting, Interrupting, MmuTraits, SoftMmu, Told, Watchable};
-use ptsan::{Adversary, Arch, Barrier, Config, Kind};
+use ptsan::{Arch, Barrier, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps of each format.
@@ -240,16 +240,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let bytes = if has_blocks { 32 << 20 } else { 160 << 20 };
         let host = Host::<F>::new(HostConfig { cpus, bytes, ..HostConfig::default() }).unwrap();
-        let adversary = Some(Adversary::new(seed));
-        let config = Config {
-            cpus,
-            asids: asids != 0,
-            adversary,
-            barriers: T::BROADCASTS,
-            keeps_invalid: false,
-            ..Config::new(arch())
-        };
-        let soft = SoftMmu::<_, T>::like(&host, config);
+        let soft = SoftMmu::<_, T>::like(&host, config::<T>(arch(), seed, asids, cpus));
         let (rng, pages, own) = (Rng::new(seed), BTreeMap::new(), BTreeSet::new());
         let mut run = Run { soft: &soft, host: &host, rng, cpus, pages, own, had: [0; 3] };
         soft.told(|| run.operations(PIECE, asids));

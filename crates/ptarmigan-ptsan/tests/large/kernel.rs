@@ -2,7 +2,7 @@
 //! sizes and groups mixed, compared with maps of their pages. All CPUs use the pages all the time.
 use crate::rng::Rng;
 use crate::steps::steps;
-use crate::{Pages, group_of, needed, pages_of, plain};
+use crate::{Pages, config, group_of, needed, pages_of, plain};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, Sv39Napot, X86_64};
 use ptarmigan::frames::AllocFlags;
@@ -14,7 +14,7 @@ use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, SoftMmu, Told, Watchable};
-use ptsan::{Adversary, Arch, Barrier, Config, Kind};
+use ptsan::{Arch, Barrier, Kind};
 
 /// Steps of each format.
 const STEPS: u32 = 2_000;
@@ -388,16 +388,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     for seed in 1..=u64::from(steps(STEPS) / PIECE) {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let host = Host::<F>::new(HostConfig { cpus, bytes: 64 << 20, ..HostConfig::default() }).unwrap();
-        let adversary = Some(Adversary::new(seed));
-        let config = Config {
-            cpus,
-            asids: asids != 0,
-            adversary,
-            barriers: T::BROADCASTS,
-            keeps_invalid: false,
-            ..Config::new(arch())
-        };
-        let soft = SoftMmu::<_, T>::like(&host, config);
+        let soft = SoftMmu::<_, T>::like(&host, config::<T>(arch(), seed, asids, cpus));
         let mut run = Run { soft: &soft, host: &host, rng: Rng::new(seed), cpus, done: [0; 6] };
         soft.told(|| run.operations(PIECE, asids));
         sums.iter_mut().zip(run.done).for_each(|(sum, n)| *sum += n);

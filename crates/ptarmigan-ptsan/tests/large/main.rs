@@ -418,20 +418,19 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     }
 }
 
+/// The settings of a sanitizer beside which an adversary walks. No fault is served, so no entry is
+/// kept that is not valid.
+fn config<T: MmuTraits>(arch: Arch, seed: u64, asids: u16, cpus: usize) -> Config {
+    let adversary = Some(Adversary::new(seed));
+    let (asids, barriers) = (asids != 0, T::BROADCASTS);
+    Config { cpus, asids, adversary, barriers, keeps_invalid: false, ..Config::new(arch) }
+}
+
 /// Makes random operations; returns the counts of the run.
 fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16, cpus: usize) -> Done {
     let memory = HostConfig { cpus, bytes: 64 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(memory).unwrap();
-    let adversary = Some(Adversary::new(seed));
-    let config = Config {
-        cpus,
-        asids: asids != 0,
-        adversary,
-        barriers: T::BROADCASTS,
-        keeps_invalid: false,
-        ..Config::new(arch)
-    };
-    let soft = SoftMmu::<_, T>::like(&host, config);
+    let soft = SoftMmu::<_, T>::like(&host, config::<T>(arch, seed, asids, cpus));
     let run = Run { soft: &soft, rng: Rng::new(seed), pages: Pages::new(), done: [0; 5] };
     soft.kernel_table_begins();
     let done = soft.told(|| operations(&host, run, steps, asids, cpus));
