@@ -1,4 +1,4 @@
-//! Which formats the MMUs of a machine read: compared, while compiling, with those of tables.
+//! Compares, while compiling, the formats that the MMUs of a machine read with those of tables.
 use super::Format;
 use super::check::end_compilation;
 use crate::page::{Layout, MAX_LEVELS};

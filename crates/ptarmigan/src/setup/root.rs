@@ -1,4 +1,4 @@
-//! The root that maps the kernel: what is refused of it, and of the window that it maps.
+//! Checks the root that maps the kernel, and the window that it maps.
 use super::error::SetupError;
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr};
 use crate::cpu::Pinned;
