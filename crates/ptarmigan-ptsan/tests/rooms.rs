@@ -32,6 +32,7 @@ const ORDER: &[&str] = &[
     "vmalloc",
     "space",
     "setup",
+    "any_error",
 ];
 
 /// The crates of the repository whose sources are looked at.

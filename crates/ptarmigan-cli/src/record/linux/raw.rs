@@ -9,6 +9,19 @@ use ptarmigan_trace::{Call, Note, Prot};
 /// The CPU of an event whose source does not report it: the last CPU known for the task counts.
 pub(crate) const NO_CPU: u16 = u16::MAX;
 
+pub(crate) const CLONE_VM: u64 = libc::CLONE_VM as u64;
+pub(crate) const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
+pub(crate) const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
+
+/// Returns the call that a clone with these flags is.
+pub(crate) fn clone_call(flags: u64) -> Call {
+    match (flags & CLONE_VM != 0, flags & CLONE_VFORK != 0) {
+        (true, true) => Call::Vfork,
+        (true, false) => Call::Clone,
+        (false, _) => Call::Fork,
+    }
+}
+
 /// The system calls that change an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MmCall {

@@ -16,7 +16,7 @@ mod unread;
 pub(crate) use describing::CallersFound;
 pub(crate) use state::{Seen, TraceBuilder};
 
-use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
+use crate::record::linux::raw::{CLONE_THREAD, CLONE_VFORK, CLONE_VM, MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
 use exited::ExitedTask;
 use ptarmigan_trace::{
@@ -26,10 +26,6 @@ use state::{SpaceUsers, TaskState};
 use std::io::Write;
 use syscall::event_of;
 use tables::KnownTables;
-
-const CLONE_VM: u64 = libc::CLONE_VM as u64;
-const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
-const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 
 /// The most raw events of unknown tasks that are kept.
 const MOST_EARLY: usize = 1 << 16;

@@ -18,8 +18,7 @@
 use super::state::{ExecLookup, SpaceUsers, TaskState, TraceBuilder, USUAL_STACK};
 use super::timing::Timing;
 use super::unread::{CallInProgress, HeldBack, Unread, UnreadProcesses};
-use super::{CLONE_THREAD, CLONE_VM};
-use crate::record::linux::raw::{Raw, RawKind};
+use crate::record::linux::raw::{CLONE_THREAD, CLONE_VM, Raw, RawKind};
 use crate::record::linux::state::{SpaceState, StateArea};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
 use ptarmigan_trace::{

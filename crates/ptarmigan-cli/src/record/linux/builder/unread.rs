@@ -1,7 +1,6 @@
 //! Processes of whose address spaces nothing is known until they are read, and what happens to them
 //! meanwhile ([`reading`](super::reading)).
-use super::{CLONE_THREAD, CLONE_VM};
-use crate::record::linux::raw::{MmCall, Raw, RawKind};
+use crate::record::linux::raw::{CLONE_THREAD, CLONE_VM, MmCall, Raw, RawKind};
 use crate::record::linux::state::SpaceState;
 use std::collections::{HashMap, HashSet};
 

@@ -4,7 +4,7 @@
 //! [`CALLS`] of the others. Under a storm of faults fewer are kept, and stand for more.
 use super::ring::{PerfRing, Strange, enable, filter, identifier, open_event, software};
 use crate::record::linux::callers::Sample;
-use crate::record::linux::raw::{MmCall, Raw, RawKind};
+use crate::record::linux::raw::{MmCall, Raw, RawKind, clone_call};
 use crate::record::linux::system::proc::PAGE_SHIFT;
 use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::{Context, Failure};
@@ -51,11 +51,9 @@ const CALLS_TRACED: [i64; 10] = [
 
 /// Returns the call that a system call is. For `clone3` the kind of clone is known later.
 pub(crate) fn call_of(number: i64, flags: u64) -> Option<Call> {
-    let (vm, vfork) = (libc::CLONE_VM as u64, libc::CLONE_VFORK as u64);
     Some(match number {
-        libc::SYS_clone if flags & vm == 0 => Call::Fork,
-        libc::SYS_clone if flags & vfork != 0 => Call::Vfork,
-        libc::SYS_clone | libc::SYS_clone3 => Call::Clone,
+        libc::SYS_clone => clone_call(flags),
+        libc::SYS_clone3 => Call::Clone,
         libc::SYS_fork => Call::Fork,
         libc::SYS_vfork => Call::Vfork,
         libc::SYS_execve | libc::SYS_execveat => Call::Exec,

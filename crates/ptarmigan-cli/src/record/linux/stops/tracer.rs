@@ -8,7 +8,9 @@ use super::calls::{self, Exiting, Looked, Pending};
 use super::reads::Reads;
 use super::watch::StopWatch;
 use crate::record::linux::made::Made;
-use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
+use crate::record::linux::raw::{
+    CLONE_THREAD, CLONE_VFORK, CLONE_VM, MmCall, NO_CPU, Raw, RawKind, clone_call,
+};
 use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::{proc, signals, sys};
@@ -357,18 +359,16 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
 
     fn after_clone(&mut self, pid: i32, child: i32, flags: u64) {
         self.note(pid, RawKind::Clone { child, flags });
-        let has = |flag: i32| flags & flag as u64 != 0;
-        if has(libc::CLONE_THREAD) {
+        if flags & CLONE_THREAD != 0 {
             let group = self.group(pid);
             self.watch.thread_made(group);
         }
-        let took = match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
-            (true, true) => {
+        let took = match clone_call(flags) {
+            Call::Vfork => {
                 self.watch.wait(pid, child);
                 None
             }
-            (true, false) => self.watch.end_clone(pid, Call::Clone),
-            (false, _) => self.watch.end_clone(pid, Call::Fork),
+            call => self.watch.end_clone(pid, call),
         };
         if let Some(took) = took {
             self.note(pid, took);
@@ -628,7 +628,7 @@ impl Drop for Ticker {
 /// space.
 fn follow_child(pid: i32, mut regs: libc::user_regs_struct) -> std::io::Result<bool> {
     let untraced = libc::CLONE_UNTRACED as u64;
-    let copies = |flags: u64| flags & libc::CLONE_VM as u64 == 0;
+    let copies = |flags: u64| flags & CLONE_VM == 0;
     match regs.orig_rax as i64 {
         libc::SYS_clone => {
             regs.rdi &= !untraced;
@@ -650,13 +650,12 @@ fn follow_child(pid: i32, mut regs: libc::user_regs_struct) -> std::io::Result<b
 /// Returns the flags of the clone that a task has just made: from its registers, or from the kind
 /// of event.
 fn clone_flags(pid: i32, event: i32) -> u64 {
-    let vm = libc::CLONE_VM as u64;
     let Ok(regs) = sys::registers(pid) else { return 0 };
     match regs.orig_rax as i64 {
         libc::SYS_clone => regs.rdi,
-        libc::SYS_clone3 => sys::peek(pid, regs.rdi).unwrap_or(vm),
-        libc::SYS_vfork => vm | libc::CLONE_VFORK as u64,
-        _ if event == libc::PTRACE_EVENT_VFORK => vm | libc::CLONE_VFORK as u64,
+        libc::SYS_clone3 => sys::peek(pid, regs.rdi).unwrap_or(CLONE_VM),
+        libc::SYS_vfork => CLONE_VM | CLONE_VFORK,
+        _ if event == libc::PTRACE_EVENT_VFORK => CLONE_VM | CLONE_VFORK,
         _ => 0,
     }
 }

@@ -1,13 +1,13 @@
 //! Readings of made-up processes, and the events that they become.
 use super::*;
 use crate::record::linux::builder::state::Seen;
-use crate::record::linux::raw::MmCall;
+use crate::record::linux::raw::{CLONE_VFORK, MmCall};
 use crate::record::linux::system::pagemap::Found;
 use crate::record::linux::system::proc::Area;
 use ptarmigan_trace::{Event, Header, Method, Reader};
 
-const THREAD: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
-const VFORK: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+const THREAD: u64 = CLONE_VM | CLONE_THREAD;
+const VFORK: u64 = CLONE_VM | CLONE_VFORK;
 
 /// A space with a stack, an area of 16 pages of which two are present, and a page elsewhere.
 fn state(areas_at: u64) -> SpaceState {

@@ -27,7 +27,7 @@
 //! the task tells that it has one, since it was woken.
 mod split;
 
-use crate::record::linux::raw::{NO_CPU, Raw, RawKind, Usage};
+use crate::record::linux::raw::{CLONE_THREAD, NO_CPU, Raw, RawKind, Usage, clone_call};
 use crate::record::linux::system::counters::{Counters, When};
 use ptarmigan_trace::Call;
 use split::Split;
@@ -297,17 +297,12 @@ impl Timing {
 
     fn clone(&mut self, pid: i32, child: i32, flags: u64) {
         let Some(task) = self.tasks.get_mut(&pid) else { return };
-        let has = |flag: i32| flags & flag as u64 != 0;
         let mut borrows = None;
         if let Some(span) = &mut task.span {
-            span.call = match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
-                (true, true) => Call::Vfork,
-                (true, false) => Call::Clone,
-                (false, _) => Call::Fork,
-            };
+            span.call = clone_call(flags);
             borrows = (span.call == Call::Vfork).then_some((pid, 0));
         }
-        let group = if has(libc::CLONE_THREAD) { task.group } else { child };
+        let group = if flags & CLONE_THREAD != 0 { task.group } else { child };
         self.add(child, group);
         if let Some(child) = self.tasks.get_mut(&child) {
             child.borrows = borrows;

@@ -1,9 +1,9 @@
 //! Raw events of made-up tasks, and the times that they become.
 use super::*;
-use crate::record::linux::raw::MmCall;
+use crate::record::linux::raw::{CLONE_VFORK, CLONE_VM, MmCall};
 
-const THREAD: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
-const VFORK: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+const THREAD: u64 = CLONE_VM | CLONE_THREAD;
+const VFORK: u64 = CLONE_VM | CLONE_VFORK;
 const SLEEPS: u32 = 1;
 const WAITS_KILLABLE: u32 = 2;
 const PREEMPTED: u32 = 0x100;
