@@ -23,7 +23,7 @@
 #include "answers.h"
 
 #define MILLI 1000000l
-#define SECOND 1000000000l
+#define SECOND 1000000000ll
 
 static volatile sig_atomic_t signals, last_code, last_value, last_id, last_overrun;
 
@@ -42,7 +42,7 @@ static void handle(int signal) {
     signals = 0;
 }
 
-static long now(clockid_t clock) {
+static long long now(clockid_t clock) {
     struct timespec at = {0, 0};
     if (clock_gettime(clock, &at))
         return -1;
@@ -51,7 +51,7 @@ static long now(clockid_t clock) {
 
 /* Waits, whatever signals come. */
 static void rest(long nanos) {
-    long end = now(CLOCK_MONOTONIC) + nanos;
+    long long end = now(CLOCK_MONOTONIC) + nanos;
     while (now(CLOCK_MONOTONIC) < end) {
         struct timespec while_it_lasts = {0, MILLI};
         nanosleep(&while_it_lasts, 0);
@@ -67,7 +67,7 @@ static int come(int count) {
 
 /* Computes for so long a time of this process's. */
 static void compute(long nanos) {
-    long end = now(CLOCK_PROCESS_CPUTIME_ID) + nanos;
+    long long end = now(CLOCK_PROCESS_CPUTIME_ID) + nanos;
     while (now(CLOCK_PROCESS_CPUTIME_ID) < end)
         for (volatile int i = 0; i < 1000; i++)
             ;
@@ -90,7 +90,7 @@ static void clocks(void) {
     ANSWERS(EINVAL, clock_getres(12, &at));
     ANSWERS(0, clock_getres(CLOCK_MONOTONIC, 0));
     compute(30 * MILLI);
-    long process = now(CLOCK_PROCESS_CPUTIME_ID), real = now(CLOCK_MONOTONIC);
+    long long process = now(CLOCK_PROCESS_CPUTIME_ID), real = now(CLOCK_MONOTONIC);
     check("its own time", process >= 30 * MILLI && process <= real + MILLI);
     check("its thread's", now(CLOCK_THREAD_CPUTIME_ID) > 0);
     check("its clock", clock_getcpuclockid(0, &own) == 0 && now(own) >= process);
@@ -150,7 +150,7 @@ static void intervals(void) {
     check("once it has computed", signals == 1);
     handle(SIGVTALRM);
     ANSWERS(0, setitimer(ITIMER_VIRTUAL, &set, 0));
-    for (volatile long i = 0; signals == 0 && i < 3000000000l; i++)
+    for (volatile long long i = 0; signals == 0 && i < 3000000000l; i++)
         ;
     check("in user mode", signals == 1);
     /* One that ends a process. */
@@ -206,7 +206,7 @@ static void made(void) {
     check("a child has none", status == 0);
     /* By the clock itself. */
     signals = 0;
-    long end = now(CLOCK_MONOTONIC) + 20 * MILLI;
+    long long end = now(CLOCK_MONOTONIC) + 20 * MILLI;
     struct itimerspec at = {{0, 0}, {end / SECOND, end % SECOND}};
     ANSWERS(0, timer_settime(timer, TIMER_ABSTIME, &at, 0));
     check("at a time", come(1) && now(CLOCK_MONOTONIC) >= end);
@@ -339,21 +339,21 @@ static void limits(void) {
  * name. */
 static void wall_clock(void) {
     enum { YEAR_2020 = 1577836800 };
-    long boot = now(CLOCK_MONOTONIC), wall = now(CLOCK_REALTIME), before = time(0);
+    long long boot = now(CLOCK_MONOTONIC), wall = now(CLOCK_REALTIME), before = time(0);
     check("this century", wall / SECOND > YEAR_2020 && boot < wall - YEAR_2020 * SECOND / 2);
     check("one time", before - wall / SECOND <= 1 && now(CLOCK_REALTIME_COARSE) >= wall - SECOND);
     struct stat facts;
     int file = open("/dev/shm/wall", O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (file < 0)
         file = open("/wall", O_RDWR | O_CREAT | O_TRUNC, 0600);
-    check("a new file", write(file, "x", 1) == 1 && fstat(file, &facts) == 0 && labs(facts.st_mtime - before) <= 2);
+    check("a new file", write(file, "x", 1) == 1 && fstat(file, &facts) == 0 && llabs(facts.st_mtime - before) <= 2);
     close(file);
     clockid_t clocks[] = {CLOCK_REALTIME, CLOCK_MONOTONIC};
     for (int i = 0; i < 2; i++) {
         struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
         struct itimerspec when = {{0, 0}, {0, 1}}, left;
         timer_t timer;
-        long begin = now(clocks[i]);
+        long long begin = now(clocks[i]);
         handle(SIGUSR1);
         check("a timer of a clock", timer_create(clocks[i], &event, &timer) == 0);
         /* A second of the year 1970, or of the boot: it has passed. */
