@@ -1,14 +1,17 @@
 //! Large pages: refusals, lack of memory, and the addresses that a flush names.
 use crate::common::{Starved, Watch, any_frame, range, va, watched};
 use crate::formats::{on_failing_machine, on_machine, small};
+use crate::remembering::ExactTlbs;
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Aarch64, Aarch64K64, Attr, Format, LoongArch64, X86_64, X86_64La57};
 use ptarmigan::frames::{AllocFlags, Request};
-use ptarmigan::machine::Machine;
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::table::{CollapseError, Free, MapError, Mapped, Tree, TreeMut};
-use ptarmigan_hosted::{Host, HostConfig};
+use ptarmigan_hosted::{Host, HostConfig, HostMachine};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const PAGE: u64 = 4096;
 const M2: u64 = 2 << 20;
@@ -36,7 +39,8 @@ impl<F: Format, M: Machine> Unused for TreeMut<'_, F, M> {
     }
 }
 
-fn leaves<F: Format, M: Machine>(on: ptarmigan::machine::On<'_, M>, tree: &Tree<F>) -> Vec<Mapped> {
+/// All leaves of a tree.
+pub fn leaves<F: Format, M: Machine>(on: On<'_, M>, tree: &Tree<F>) -> Vec<Mapped> {
     let mut leaves = Vec::new();
     let all = VirtRange { start: 0, end: F::USER_END };
     tree.view().walk_leaves(on, all, |leaf| leaves.push(leaf)).unwrap();
@@ -226,6 +230,78 @@ fn a_large_page_is_one_invalidation_and_its_pages_are_many() {
     m.drain(&slots);
     drop(m);
     assert!(watch.finish().is_empty());
+}
+
+/// Maps a large page in the place of an empty table that CPU 1 may know. Returns whether CPU 1 has
+/// flushed when the call returns, before the edit ends.
+fn flushes_an_empty_table(is_loaded: bool) -> bool {
+    let host = Host::<X86_64>::new(HostConfig { cpus: 2, ..small() }).unwrap();
+    let tlbs = ExactTlbs::default();
+    let slots = host.slots();
+    let (pin, other) = (slots[0].pin(), slots[1].pin());
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), &tlbs).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
+    tree.edit(on).unwrap().blocks(range(AT, AT + PAGE), FAR, 0).unwrap();
+    if is_loaded {
+        tree.activate(on).unwrap();
+        tree.activate(m.on(&other).unwrap()).unwrap();
+    }
+    let mut edit = tree.edit(on).unwrap();
+    assert!(edit.unmap(VirtAddr(AT)).is_some());
+    edit.flush();
+    let mut edit = tree.edit(on).unwrap();
+    let is_flushed = Arc::new(AtomicBool::new(false));
+    let flushed = is_flushed.clone();
+    tlbs.before_next(move || flushed.store(true, SeqCst));
+    edit.large(AT, 1, FAR, RW).unwrap();
+    let result = is_flushed.load(SeqCst);
+    drop(edit);
+    assert_eq!(leaves(on, &tree).iter().map(|leaf| leaf.shift).collect::<Vec<_>>(), [21]);
+    if is_loaded {
+        tree.deactivate(m.on(&other).unwrap()).unwrap();
+        tree.deactivate(on).unwrap();
+    }
+    tree.end(on, |_, _, _| {}).unwrap();
+    m.drain(&slots);
+    drop(m);
+    host.audit().unwrap();
+    result
+}
+
+#[test]
+fn all_cpus_forget_an_empty_table_before_a_large_page_replaces_it() {
+    assert!(flushes_an_empty_table(true), "CPU 1 walks the table beside the large page");
+    assert!(!flushes_an_empty_table(false), "no CPU has loaded the tree");
+}
+
+#[test]
+fn a_collapse_names_the_first_leaf_that_differs() {
+    on_machine::<X86_64, _>(small(), |_, on| {
+        let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
+        let page = |i: u64| range(AT + i * PAGE, AT + (i + 1) * PAGE);
+        let frame = |i: u64| Pfn(FAR.0 + i as u32);
+        for odd in [1, 300, 511] {
+            for wrong in [Some((frame(odd + 1), RW)), Some((frame(odd), RW.without(Attr::WRITE))), None] {
+                let mut edit = tree.edit(on).unwrap();
+                edit.blocks(range(AT, AT + M2), FAR, 0).unwrap();
+                assert!(edit.unmap(VirtAddr(page(odd).start)).is_some());
+                if let Some((frame, attr)) = wrong {
+                    // SAFETY: 1. no program runs in the tree.
+                    unsafe { edit.map_range(page(odd), frame, attr) }.unwrap();
+                }
+                let differs = Err(CollapseError::Differs { at: VirtAddr(page(odd).start) });
+                assert_eq!(edit.collapse(VirtAddr(AT), Level(1)), differs, "{wrong:?}");
+                edit.unmap_range(range(AT, AT + M2), Free::Empty, |_, _, _| {});
+            }
+        }
+        let mut edit = tree.edit(on).unwrap();
+        edit.blocks(range(AT, AT + M2), FAR, 0).unwrap();
+        assert_eq!(edit.collapse(VirtAddr(AT), Level(1)), Ok(()));
+        drop(edit);
+        assert_eq!(leaves(on, &tree).len(), 1);
+        tree.end(on, |_, _, _| {}).unwrap();
+    });
 }
 
 #[test]

@@ -38,6 +38,8 @@ mod foreign;
 #[cfg(not(miri))]
 mod formats;
 #[cfg(not(miri))]
+mod groups;
+#[cfg(not(miri))]
 mod hash;
 #[cfg(not(miri))]
 mod hashed;

@@ -391,3 +391,18 @@ impl Check for Checked {
         words.iter().for_each(|word| word.store(0, Relaxed));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_counts_on_from_the_last_and_tells_of_its_own_event() {
+        let mut word = 0;
+        for n in 1..5000u32 {
+            let said = Event { rests: n % 3 == 0, level: Level((n % 5) as u8), cpu: CpuId((n * 31) as u16) };
+            word = after(word, said);
+            assert_eq!((word >> NUMBER, event(word)), (n % (1 << (u32::BITS - NUMBER)), Some(said)));
+        }
+    }
+}
