@@ -185,7 +185,7 @@ impl Run {
         for _ in 0..4000 {
             let [what, gib, mib, page, bits] = [10, 3, 64, 512, 8].map(|n| self.random.below(n));
             let va = u64::from(gib) << 30 | u64::from(mib) << 21 | u64::from(page) << 12;
-            let range = VirtRange { start: va, end: va + u64::from(self.random.below(64) + 1) * PAGE };
+            let range = VirtRange::new(va, va + u64::from(self.random.below(64) + 1) * PAGE).unwrap();
             let attr = Attr::READ | Attr::USER | Attr((bits & 3) << 1);
             let mut pages = 0;
             macro_rules! edit {

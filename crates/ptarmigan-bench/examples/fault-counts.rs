@@ -39,7 +39,7 @@ fn counted<T>(work: impl FnOnce() -> T) -> T {
 
 /// `pages` pages from `start`.
 fn range(start: u64, pages: u64) -> VirtRange {
-    VirtRange { start, end: start + pages * PAGE }
+    VirtRange::new(start, start + pages * PAGE).unwrap()
 }
 
 /// Writes to `n` pages from `start` on, `stride` bytes apart; how many faults ended as `done`.
@@ -84,7 +84,7 @@ fn fault_table<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<F>) -> Result<u
     prepare(on, space, [AREA, PAGE, 1], Done::Fresh)?;
     let above = space.tree().tables_below_root() as u64;
     let n = REGIONS - 1;
-    let area = VirtRange { start: AREA + REGION, end: AREA + REGIONS * REGION };
+    let area = VirtRange::new(AREA + REGION, AREA + REGIONS * REGION).unwrap();
     let pages = [area.start, REGION, n];
     // The first round fills the lists.
     for round in 0..=ROUNDS {

@@ -44,7 +44,7 @@ fn forks<F: Format, P: Policy>(
         let pin = slots.first().ok_or("no CPU")?.pin();
         let on = machine.on(&pin)?;
         let mut parent = Space::<F>::new(on)?;
-        let area = VirtRange { start, end: start + PAGES * stride };
+        let area = VirtRange::new(start, start + PAGES * stride).unwrap();
         parent.edit(on)?.mmap(area, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
         let mut tables = Ok(0);
         let mut fork = || {

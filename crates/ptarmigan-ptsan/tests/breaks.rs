@@ -88,7 +88,7 @@ fn user_pages<const BREAK: bool>(
         let pin = slots[0].pin();
         let on = machine.on(&pin).unwrap();
         let mut tree = Tree::<AArch64<BREAK>>::new(on, AllocFlags::NORMAL).unwrap();
-        let range = VirtRange { start: START, end: START + PAGES * PAGE };
+        let range = VirtRange::new(START, START + PAGES * PAGE).unwrap();
         // SAFETY: 1. no program uses the memory behind these frames.
         unsafe { tree.edit(on).unwrap().map_range(range, Pfn(0x1000), USER).unwrap() };
         tree.activate(on).unwrap();
@@ -120,7 +120,7 @@ const PAGES: u64 = 150;
 
 #[test]
 fn pages_of_a_tree_change_their_memory_type_with_a_break() {
-    let all = VirtRange { start: START, end: START + PAGES * PAGE };
+    let all = VirtRange::new(START, START + PAGES * PAGE).unwrap();
     let device = |found: &[Option<(Pfn, Attr)>], n: usize| {
         for (i, page) in found.iter().enumerate() {
             let attr = if i < n { USER | DEVICE } else { USER };
@@ -196,7 +196,7 @@ fn a_page_that_is_unmapped_and_mapped_again_by_one_edit_is_flushed_in_between() 
 
 #[test]
 fn what_unwinds_in_the_middle_leaves_the_old_entries() {
-    let all = VirtRange { start: START, end: START + PAGES * PAGE };
+    let all = VirtRange::new(START, START + PAGES * PAGE).unwrap();
     let calls = std::cell::Cell::new(0u64);
     let (total, found) = user_pages::<true>(|edit| {
         let change = |attr| {
@@ -266,7 +266,7 @@ fn flushes_of_mprotect<const BREAK: bool>() -> (usize, usize) {
         let slots = host.slots();
         let pin = slots[0].pin();
         let on = machine.on(&pin).unwrap();
-        let range = VirtRange { start: START, end: START + PAGES * PAGE };
+        let range = VirtRange::new(START, START + PAGES * PAGE).unwrap();
         let mut space = Space::<AArch64<BREAK>>::new(on).unwrap();
         space.activate(on).unwrap();
         space.edit(on).unwrap().mmap(range, AreaFlags(3), 0).unwrap();

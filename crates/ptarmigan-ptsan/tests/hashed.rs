@@ -47,7 +47,7 @@ fn run(layout: HashLayout, bytes: u64, skips: bool) -> (HashUse, u64, u64) {
     };
     let mut parent = Space::<Ppc32>::new(on).unwrap();
     parent.activate(on).unwrap();
-    let range = VirtRange { start: BASE, end: BASE + PAGES * STRIDE };
+    let range = VirtRange::new(BASE, BASE + PAGES * STRIDE).unwrap();
     parent.edit(on).unwrap().mmap(range, AreaFlags(3), 0).unwrap();
     use_all(&mut parent);
     let mut child = parent.edit(on).unwrap().fork().unwrap();
@@ -96,7 +96,7 @@ fn a_page_whose_bits_were_taken_misses_and_gets_them_again() {
     let on = machine.on(&pin).unwrap();
     let mut space = Space::<Ppc32>::new(on).unwrap();
     space.activate(on).unwrap();
-    let range = VirtRange { start: BASE, end: BASE + 0x4000 };
+    let range = VirtRange::new(BASE, BASE + 0x4000).unwrap();
     space.edit(on).unwrap().mmap(range, AreaFlags(3), 0).unwrap();
     let write = |space: &Space<Ppc32>| {
         let tree = space.tree().on(on).unwrap();

@@ -74,7 +74,7 @@ const STEPS: usize = 500;
 /// Pages around the border of two leaf tables.
 const BASE: u64 = 0x40_0000 - 8 * PAGE;
 /// The leaf tables of all pages.
-const WHOLE: VirtRange = VirtRange { start: 0x20_0000, end: 0x80_0000 };
+const WHOLE: VirtRange = VirtRange::fixed::<0x20_0000, 0x80_0000>();
 
 /// One CPU's random calls.
 fn work<M: SpaceMachine>(
@@ -95,7 +95,7 @@ fn work<M: SpaceMachine>(
         let space = &spaces[current.unwrap_or(numbers.below(2) as usize)];
         let second = if numbers.below(4) == 0 { 0x20_0000 } else { 0 };
         let at = BASE + 4 * PAGE + numbers.below(8) * PAGE + second;
-        let range = VirtRange { start: at, end: at + (1 + numbers.below(6)) * PAGE };
+        let range = VirtRange::new(at, at + (1 + numbers.below(6)) * PAGE).unwrap();
         let write = numbers.below(2) == 0;
         match numbers.below(if large { 26 } else { 20 }) {
             0 | 1 => {
@@ -149,7 +149,7 @@ fn work<M: SpaceMachine>(
                     16 => drop(guard.edit().mprotect(range, if write { rw } else { AreaFlags::READ })),
                     17 => {
                         let start = 0x80_0000 + (range.start & 0x1f_ffff);
-                        let to = VirtRange { start, end: start + (range.end - range.start) };
+                        let to = VirtRange::new(start, start + (range.end - range.start)).unwrap();
                         let _ = guard.edit().mremap(range, to, write);
                         let _ = guard.edit().mremap(to, range, false);
                     }

@@ -45,7 +45,7 @@ fn walk(mmu: &SoftMmu<'_, X86_64>, root: u64, inside: &AtomicU32) {
 
 /// Maps and unmaps the page, with its tables: as soon as a walk is in the last of them.
 fn change<M: SpaceMachine>(on: On<'_, M>, space: &SharedSpace<X86_64>, inside: &AtomicU32) {
-    let (rw, range) = (AreaFlags::READ.with(AreaFlags::WRITE), VirtRange { start: AT, end: AT + PAGE });
+    let (rw, range) = (AreaFlags::READ.with(AreaFlags::WRITE), VirtRange::new(AT, AT + PAGE).unwrap());
     space.lock(on).unwrap().edit().mmap(range, rw, 0).unwrap();
     let before = inside.load(SeqCst);
     space.fault(on, VirtAddr(AT), Access::Write).unwrap();

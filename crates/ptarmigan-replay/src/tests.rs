@@ -63,7 +63,7 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
     let left = RefCell::new(Left::default());
     let frames = RefCell::new(BTreeSet::new());
     let look = |on: On<'_, _>, space: &Space<X86_64>| {
-        let all = VirtRange { start: 0, end: X86_64::USER_END };
+        let all = VirtRange::up_to(X86_64::USER_END);
         let mut found = vec![(u64::from(space.tree().tables_below_root()), 0)];
         space.areas().each(on, all, |area| found.push((area.start, area.end))).unwrap();
         let walk = space.tree().walk(on, all, |va, pfn, attr| {

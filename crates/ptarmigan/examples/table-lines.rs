@@ -101,7 +101,7 @@ fn operations<P: Policy>(host: &Host<X86_64>, policy: P) -> Result<(), Box<dyn E
     let pin = slots[0].pin();
     let on = machine.on(&pin)?;
     let mut space = Space::<X86_64>::new(on)?;
-    let area = VirtRange { start: SPAN, end: 16 * SPAN };
+    let area = VirtRange::new(SPAN, 16 * SPAN).unwrap();
     // The second time, tables are those that the first has given back.
     for _ in 0..2 {
         space.edit(on)?.mmap(area, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;

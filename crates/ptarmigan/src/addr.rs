@@ -60,58 +60,142 @@ impl PhysAddr {
     }
 }
 
-/// A half-open range of virtual addresses, `start <= end`.
+/// A half-open range of virtual addresses. Its end cannot lie below its start: whoever makes a range
+/// of two addresses is told, so that no call that takes one has to ask.
 ///
-/// `end` may be 2^64 only where an architecture's addresses are narrower: ranges that touch the
-/// last byte of a 64-bit address space cannot be said.
+/// Both ends are read as fields, by [`Bounds`]. `end` may be 2^64 only where an architecture's
+/// addresses are narrower: ranges that touch the last byte of a 64-bit address space cannot be
+/// said.
 ///
 /// ```
 /// use ptarmigan::addr::{VirtAddr, VirtRange};
 ///
-/// let heap = VirtRange { start: 0x40_0000, end: 0x60_0000 };
+/// let heap = VirtRange::new(0x40_0000, 0x60_0000)?;
+/// assert_eq!((heap.start, heap.end, heap.len()), (0x40_0000, 0x60_0000, 0x20_0000));
 /// assert_eq!(VirtRange::pages(VirtAddr(0x40_0000), 512, 12), Some(heap));
 /// assert!(heap.contains(0x5f_ffff) && !heap.contains(0x60_0000));
-/// assert_eq!(heap.and(VirtRange { start: 0, end: 0x40_1000 }).len(), 4096);
+/// assert_eq!(heap.and(VirtRange::up_to(0x40_1000)).len(), 4096);
+///
+/// let e = VirtRange::new(0x60_0000, 0x40_0000).unwrap_err();
+/// assert_eq!(e.to_string(), "the range ends at 0x400000, below its start 0x600000; pass the lower address first");
+/// # Ok::<(), ptarmigan::addr::BackwardRange>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct VirtRange {
+#[repr(transparent)]
+pub struct VirtRange(Bounds);
+
+/// The ends of a [`VirtRange`], to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Bounds {
     /// First byte.
     pub start: u64,
-    /// First byte after it.
+    /// First byte after it; not below `start`.
     pub end: u64,
 }
 
+/// Two addresses in the wrong order, given as a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackwardRange {
+    /// First byte, as given.
+    pub start: u64,
+    /// First byte after it, as given: below `start`.
+    pub end: u64,
+}
+
+impl fmt::Display for BackwardRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BackwardRange { start, end } = *self;
+        write!(f, "the range ends at {end:#x}, below its start {start:#x}; pass the lower address first")
+    }
+}
+
+impl core::error::Error for BackwardRange {}
+
+impl core::ops::Deref for VirtRange {
+    type Target = Bounds;
+
+    #[inline]
+    fn deref(&self) -> &Bounds {
+        &self.0
+    }
+}
+
 impl VirtRange {
+    /// Returns the range from `start` to the byte before `end`, which is empty if they are equal.
+    ///
+    /// # Errors
+    ///
+    /// If `end` lies below `start`.
+    #[inline]
+    pub const fn new(start: u64, end: u64) -> Result<Self, BackwardRange> {
+        if end < start {
+            return Err(BackwardRange { start, end });
+        }
+        Ok(VirtRange(Bounds { start, end }))
+    }
+
+    /// Returns a range that is known when the program is compiled. One that runs backward does not
+    /// compile:
+    ///
+    /// ```compile_fail,E0080
+    /// let heap = ptarmigan::addr::VirtRange::fixed::<0x60_0000, 0x40_0000>();
+    /// ```
+    #[inline]
+    pub const fn fixed<const START: u64, const END: u64>() -> Self {
+        const { assert!(START <= END, "the end of a range lies below its start") };
+        VirtRange(Bounds { start: START, end: END })
+    }
+
+    /// Returns the addresses from 0 to the byte before `end`.
+    #[inline]
+    pub const fn up_to(end: u64) -> Self {
+        VirtRange(Bounds { start: 0, end })
+    }
+
+    /// Returns a range whose ends are in order, as the caller has computed one from the other.
+    #[inline]
+    pub(crate) const fn ordered(start: u64, end: u64) -> Self {
+        debug_assert!(start <= end, "the end of a range lies below its start");
+        VirtRange(Bounds { start, end })
+    }
+
     /// Returns the range of `pages` pages of 2^`shift` bytes from `start` on; `None` if it does not
     /// fit into 64 bits.
     pub fn pages(start: VirtAddr, pages: u64, shift: u32) -> Option<Self> {
         let len = pages.checked_mul(1u64.checked_shl(shift)?)?;
-        Some(VirtRange { start: start.0, end: start.0.checked_add(len)? })
+        Some(Self::ordered(start.0, start.0.checked_add(len)?))
     }
 
-    /// Returns the length in bytes; 0 if `end` lies below `start`.
+    /// As [`pages`](Self::pages), by the number of the first page; what does not fit into 64 bits is
+    /// cut off.
+    pub const fn saturating_pages(first: u64, pages: u64, shift: u32) -> Self {
+        let size = 1u64 << shift;
+        Self::ordered(first.saturating_mul(size), first.saturating_add(pages).saturating_mul(size))
+    }
+
+    /// Returns the length in bytes.
     #[inline]
     pub const fn len(self) -> u64 {
-        self.end.saturating_sub(self.start)
+        self.0.end - self.0.start
     }
 
     /// Returns whether it is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
-        self.end <= self.start
+        self.0.end == self.0.start
     }
 
     /// Returns whether `at` lies in it.
     #[inline]
     pub const fn contains(self, at: u64) -> bool {
-        self.start <= at && at < self.end
+        self.0.start <= at && at < self.0.end
     }
 
     /// Returns the intersection of both ranges, which may be empty.
     #[inline]
     pub fn and(self, other: VirtRange) -> VirtRange {
         let start = self.start.max(other.start);
-        VirtRange { start, end: self.end.min(other.end).max(start) }
+        Self::ordered(start, self.end.min(other.end).max(start))
     }
 }
 

@@ -16,7 +16,7 @@ macro_rules! any_error {
         ///
         /// fn first_page<M: SpaceMachine>(on: On<'_, M>) -> Result<(), ptarmigan::Error> {
         ///     let mut space = Space::<X86_64>::new(on)?;                   // a KernelMapError
-        ///     let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+        ///     let heap = VirtRange::new(0x40_0000, 0x50_0000)?;
         ///     space.edit(on)?.mmap(heap, AreaFlags::READ, 0)?;             // an AreaError
         ///     space.fault(on, VirtAddr(0x40_0123), Access::Read)?;         // a FaultError
         ///     Ok(space.end(on).map_err(|refused| refused.error)?)       // a TlbRefusal
@@ -59,6 +59,7 @@ macro_rules! any_error {
 
 any_error! {
     Area(crate::space::AreaError),
+    BackwardRange(crate::addr::BackwardRange),
     BootMemoryShort(crate::bootmem::BootMemoryShort),
     Claim(crate::table::ClaimError),
     Collapse(crate::table::CollapseError),

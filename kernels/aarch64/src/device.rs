@@ -72,7 +72,7 @@ fn user() -> [u32; 4] {
     let pin = pin();
     let on = on(&pin);
     let mut space = must("a space", Space::<Aarch64>::new(on));
-    let range = VirtRange { start: AT, end: AT + PAGE };
+    let range = VirtRange::fixed::<AT, { AT + PAGE }>();
     let mut edit = must("a space", space.edit(on));
     // SAFETY: 1. No program runs in the space, and reads of these registers change nothing.
     let mapped = unsafe { edit.map_physical(range, AreaFlags::READ, PhysAddr(PORT), MemoryType::Device) };

@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
+use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrame};
@@ -185,7 +185,7 @@ fn one_space(current: &Current<'_>, number: u32) {
     // A page unmapped and flushed faults again and comes back as another, zeroed; its neighbours
     // stay.
     let faults = trap::page_faults();
-    let gone = VirtRange { start: page(number, 5), end: page(number, 5) + PAGE };
+    let gone = VirtRange::saturating_pages(page(number, 5) / PAGE, 1, FRAME_SHIFT);
     let mut waiting = Waiting::default();
     if let Some(tree) = current.tree.borrow_mut().as_mut() {
         if let Ok(mut changes) = tree.edit(on) {
@@ -222,7 +222,7 @@ fn one_space(current: &Current<'_>, number: u32) {
 fn change(current: &Current<'_>, to: impl Fn(Attr) -> Attr) {
     let m = current.machine;
     let pin = pin(m);
-    let all = VirtRange { start: VIRT, end: VIRT + PAGES as u64 * STRIDE };
+    let all = VirtRange::fixed::<VIRT, { VIRT + PAGES as u64 * STRIDE }>();
     if let Some(tree) = current.tree.borrow_mut().as_mut()
         && let Ok(mut changes) = tree.edit(here(m, &pin))
     {

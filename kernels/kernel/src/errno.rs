@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use ptarmigan::addr::BackwardRange;
 use ptarmigan::frames::NoFrame;
 
 /// An error number.
@@ -80,6 +81,12 @@ impl Errno {
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error {}: {}", self.0, self.text().trim_end_matches('.'))
+    }
+}
+
+impl From<BackwardRange> for Errno {
+    fn from(_: BackwardRange) -> Self {
+        Errno::EINVAL
     }
 }
 

@@ -28,7 +28,7 @@ pub fn run(memory: &[MemoryRun], kernel_root: u64) -> Result<(), Failed> {
     let before = on.frames().counts().free;
 
     let mut parent = Space::<Format>::new(on)?;
-    let heap = VirtRange { start: 0x40_0000, end: 0x80_0000 };
+    let heap = VirtRange::fixed::<0x40_0000, 0x80_0000>();
     parent.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
     parent.activate(on)?;
     serving(|at, access| parent.fault(on, at, access).is_ok(), || store(heap.start, 1));

@@ -74,7 +74,7 @@ pub unsafe extern "C" fn pt_tree_map_range_large(
                 }
             };
             if let Err(e) = put {
-                unmap(cpu, &mut edit, VirtRange { start: range.start, end: va }, None, ptr::null_mut());
+                unmap(cpu, &mut edit, range.and(VirtRange::up_to(va)), None, ptr::null_mut());
                 return Err(e.into());
             }
             va += bytes;

@@ -81,8 +81,7 @@ fn begin<'a>(tree: Arg<'a, PtTree>, cpu: Arg<'a, PtCpu>) -> Result<(&'a Cpu, &'a
 pub(super) fn range(va: u64, bytes: u64) -> Result<VirtRange, PtError> {
     aligned(va)?;
     aligned(bytes)?;
-    let end = va.checked_add(bytes).filter(|end| *end <= PT_USER_END).ok_or(PtError::Range)?;
-    Ok(VirtRange { start: va, end })
+    VirtRange::pages(VirtAddr(va), bytes, 0).filter(|range| range.end <= PT_USER_END).ok_or(PtError::Range)
 }
 
 /// Edits the user's addresses from `va` on, and flushes what the edit has changed; the answer of
@@ -301,7 +300,7 @@ pub unsafe extern "C" fn pt_tree_map_range(
             // SAFETY: 1. by the caller; frames that may be handed out again were refused.
             if let Err(e) = unsafe { edit.map(VirtAddr(at), Pfn(pfn), attr, AllocFlags::NORMAL) } {
                 // The tree does not own a frame yet: it gives no frame back.
-                unmap(cpu, &mut edit, VirtRange { start: range.start, end: at }, None, ptr::null_mut());
+                unmap(cpu, &mut edit, range.and(VirtRange::up_to(at)), None, ptr::null_mut());
                 return Err(e.into());
             }
         }

@@ -51,7 +51,7 @@ impl<'h, P: Policy, F: Format> LibraryTree<'h, P, F> {
 
     fn everything() -> VirtRange {
         let CasePages { count, bytes, virt, .. } = CasePages::of::<F>();
-        VirtRange { start: virt as u64, end: (virt + count * bytes) as u64 }
+        VirtRange::new(virt as u64, (virt + count * bytes) as u64).expect(ABOVE)
     }
 }
 
@@ -65,6 +65,7 @@ fn phys(at: usize) -> PhysAddr {
     PhysAddr(at as u64)
 }
 
+const ABOVE: &str = "the end is computed from the start";
 const OPEN: &str = "open comes first";
 const OWN: &str = "the CPU and the tree are the machine's own";
 
@@ -179,7 +180,7 @@ impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
         let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
         for (start, _) in at.large_pages().take(at.split()) {
             let end = start + at.table;
-            let half = VirtRange { start: (start + at.table / 2) as u64, end: end as u64 };
+            let half = VirtRange::new((start + at.table / 2) as u64, end as u64).expect(ABOVE);
             tree.unmap_range(half, Free::Empty, |_, pfn, _| {
                 black_box(pfn);
             });
@@ -192,7 +193,7 @@ impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
         let pin = self.slots[0].pin();
         let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
         for (start, frame) in at.devices() {
-            let range = VirtRange { start: start as u64, end: (start + DEVICE * at.bytes) as u64 };
+            let range = VirtRange::new(start as u64, (start + DEVICE * at.bytes) as u64).expect(ABOVE);
             // SAFETY: 1. no program runs in the tree.
             unsafe { tree.map_range(range, phys(frame).pfn(), device()).expect("map a device") };
         }

@@ -70,7 +70,7 @@ const CASES: [Split; 3] = [
 ];
 
 fn area() -> VirtRange {
-    VirtRange { start: AREA, end: AREA + PAGES * PAGE }
+    VirtRange::fixed::<AREA, { AREA + PAGES * PAGE }>()
 }
 
 fn at(page: u64) -> VirtAddr {

@@ -198,7 +198,8 @@ fn faults(
     let slots = host.slots();
     let pin = slots.first().ok_or("no CPU")?.pin();
     let on = m.on(&pin).map_err(|e| e.to_string())?;
-    let area = VirtRange { start: 0x40_0000_0000, end: 0x40_0000_0000 + sizes.pages * PAGE };
+    let area =
+        VirtRange::new(0x40_0000_0000, 0x40_0000_0000 + sizes.pages * PAGE).map_err(|e| e.to_string())?;
     let pages = sizes.pages as usize;
     // Larger than the caches, to evict their contents.
     let mut other = vec![0_u64; sizes.cold * PAGE as usize / 8 / 2];

@@ -68,7 +68,7 @@ fn write_after_fork<const TOLD: bool>() -> usize {
     let mut space = Space::<Aarch64>::new(on).unwrap();
     space.activate(on).unwrap();
     let at = 0x40_0000;
-    space.edit(on).unwrap().mmap(VirtRange { start: at, end: at + 4096 }, AreaFlags(3), 0).unwrap();
+    space.edit(on).unwrap().mmap(VirtRange::new(at, at + 4096).unwrap(), AreaFlags(3), 0).unwrap();
     space.fault(on, VirtAddr(at), Access::Write).unwrap();
     let walked = |space: &Space<Aarch64>| {
         let (pfn, attr) = space.tree().query(on, VirtAddr(at)).unwrap();

@@ -131,7 +131,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     let mut space = Space::<Aarch64>::new(on).unwrap();
     *machine.watched.lock().unwrap() = (space.tree().root(), AT);
     let frame = |space: &Space<Aarch64>| space.tree().query(on, VirtAddr(AT)).unwrap().0;
-    let page = VirtRange { start: AT, end: AT + PAGE };
+    let page = VirtRange::new(AT, AT + PAGE).unwrap();
     let kernel_root = space.tree().root();
     // A page that is written may be executed from the beginning.
     space.edit(on).unwrap().mmap(page, RWX, 0).unwrap();
@@ -156,7 +156,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     space.edit(on).unwrap().mprotect(page, AreaFlags(4)).unwrap();
     assert_eq!(told(), []);
     // A block of an object is told of as a whole.
-    let large = VirtRange { start: AT, end: AT + BLOCK_PAGES * PAGE };
+    let large = VirtRange::new(AT, AT + BLOCK_PAGES * PAGE).unwrap();
     space.edit(on).unwrap().mmap(large, RX.with(AreaFlags::SHARED).with(AreaFlags::LARGE), 1).unwrap();
     space.fault(on, VirtAddr(AT + 5 * PAGE), Access::Exec).unwrap();
     assert_eq!(told(), [(BLOCK, BLOCK_PAGES)]);
@@ -166,7 +166,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     let mut tree = Tree::<Aarch64>::new(on, AllocFlags::NORMAL).unwrap();
     *machine.watched.lock().unwrap() = (tree.root(), AT);
     let exec = Attr::READ | Attr::EXEC | Attr::USER;
-    let range = VirtRange { start: AT, end: AT + 3 * PAGE };
+    let range = VirtRange::new(AT, AT + 3 * PAGE).unwrap();
     let mut edit = tree.edit(on).unwrap();
     // SAFETY: no program runs in the space.
     unsafe {
@@ -178,7 +178,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     *machine.watched.lock().unwrap() = (kernel_root, AT + 3 * PAGE);
     edit.protect(VirtAddr(AT + 3 * PAGE), exec).unwrap().unwrap();
     assert_eq!(told(), [(Pfn(200), 1)]);
-    edit.unmap_range(VirtRange { start: AT, end: AT + 4 * PAGE }, Free::Empty, |_, _, _| {});
+    edit.unmap_range(VirtRange::new(AT, AT + 4 * PAGE).unwrap(), Free::Empty, |_, _, _| {});
     edit.flush();
     tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
     machine.inner.drain(&slots);
@@ -202,7 +202,7 @@ fn the_machine_is_told_before_memory_is_accessed_as_another_type() {
     let usual = Attr::READ | Attr::USER;
     let (device, combining) = (MemoryType::Device, MemoryType::WriteCombining);
     let at = |n: u64| VirtAddr(AT + n * PAGE);
-    let range = |n: u64, pages: u64| VirtRange { start: at(n).0, end: at(n + pages).0 };
+    let range = |n: u64, pages: u64| VirtRange::new(at(n).0, at(n + pages).0).unwrap();
     let mut edit = tree.edit(on).unwrap();
     // SAFETY: no program runs in the space.
     unsafe {

@@ -46,14 +46,14 @@ fn two_tables<T: MmuTraits>() -> (u64, [usize; 3]) {
     space.activate(on).unwrap();
     let access = |at, access| soft.access(0, at, access);
     let (first, second) = (0x4000_0000, 0x4020_0000);
-    let area = VirtRange { start: first, end: second + PAGE };
+    let area = VirtRange::new(first, second + PAGE).unwrap();
     space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
     for at in [first, second] {
         space.fault(on, VirtAddr(at), Access::Write).unwrap();
         assert!(access(at, ptsan::Access::WRITE));
     }
     // The page goes, its table stays; the access finds the table and no page.
-    let page = VirtRange { start: second, end: second + PAGE };
+    let page = VirtRange::new(second, second + PAGE).unwrap();
     space.edit(on).unwrap().madvise(page, Advice::DontNeed).unwrap();
     assert!(!access(second, ptsan::Access::READ));
     let before = machine.tlb().counts();

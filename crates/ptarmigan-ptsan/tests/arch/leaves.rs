@@ -49,7 +49,7 @@ impl<F: Format> Recorder<'_, '_, F> {
             let middle = (1 + rng.below(3)) << align;
             let before = rng.below(2) * (1 + rng.below(20)) * page;
             let after = rng.below(2) * (1 + rng.below(20)) * page;
-            let range = VirtRange { start: middle - before, end: middle + leaves * size + after };
+            let range = VirtRange::new(middle - before, middle + leaves * size + after).unwrap();
             let sizes = Sizes::up_to(level);
             let sizes = if in_group || rng.below(2) == 0 { sizes.with_groups() } else { sizes };
             // Behind the host's memory.
@@ -79,7 +79,7 @@ impl<F: Format> Recorder<'_, '_, F> {
                 };
                 let some = &leaves[from..from + count];
                 let (start, last) = (some[0].at.0, some[count - 1]);
-                let part = VirtRange { start, end: last.at.0 + (1 << last.shift) };
+                let part = VirtRange::new(start, last.at.0 + (1 << last.shift)).unwrap();
                 changed.extend(some.iter().map(|leaf| (leaf.shift, count == 1)));
                 let mut edit = tree.edit(on).unwrap();
                 match rng.below(4) {

@@ -148,7 +148,7 @@ fn a_fault_that_links_tables_is_fenced_without_an_address() {
     let fenced = || std::mem::take(&mut *log.fences.lock().unwrap());
 
     let mut space = Space::<Sv39>::new(on).unwrap();
-    let area = VirtRange { start: 0x40_0000, end: 0x80_0000 };
+    let area = VirtRange::fixed::<0x40_0000, 0x80_0000>();
     let flags = AreaFlags::READ.with(AreaFlags::WRITE);
     space.edit(on).unwrap().mmap(area, flags, 0).unwrap();
     space.activate(on).unwrap();

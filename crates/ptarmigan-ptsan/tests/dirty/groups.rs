@@ -18,7 +18,7 @@ fn bits_of_one_entry_become_those_of_all<F: Format>() {
     let machine = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
     let on = machine.on(&pin).unwrap();
     let (n, page) = (1usize << F::GROUP_BITS[0], 1u64 << F::PAGE_SHIFT);
-    let group = VirtRange { start: n as u64 * page, end: 2 * n as u64 * page };
+    let group = VirtRange::new(n as u64 * page, 2 * n as u64 * page).unwrap();
     let attr = Attr::READ | Attr::WRITE | Attr::USER;
     let (set, both) = (Attr::ACCESSED | Attr::DIRTY, attr | Attr::ACCESSED | Attr::DIRTY);
     for written in 0..n {
@@ -49,7 +49,7 @@ fn bits_of_one_entry_become_those_of_all<F: Format>() {
             match how {
                 0 => edit.change_range(group, |attr| attr | set).unwrap(),
                 1 => drop(edit.protect(last, both).unwrap()),
-                _ => drop(edit.cursor(VirtRange { start: last.0, end: group.end }).protect(both).unwrap()),
+                _ => drop(edit.cursor(VirtRange::new(last.0, group.end).unwrap()).protect(both).unwrap()),
             }
             edit.flush();
             let attrs: Vec<Attr> = (0..n).map(|i| F::attr(Level::PTE, entry(i).load(SeqCst))).collect();

@@ -37,7 +37,7 @@ const STEPS: u32 = 300;
 const SEEDS: u32 = 4;
 
 fn range<F: Format>(first: u64, pages: u64) -> VirtRange {
-    VirtRange { start: first << F::PAGE_SHIFT, end: (first + pages) << F::PAGE_SHIFT }
+    VirtRange::new(first << F::PAGE_SHIFT, (first + pages) << F::PAGE_SHIFT).unwrap()
 }
 
 /// Pages of a leaf of 2^`shift` bytes that begins at `va`, by number.
@@ -319,7 +319,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     /// Compares the tree with the model.
     fn compare<M: Machine>(&self, on: On<'_, M>, tree: &Tree<F>) {
         let mut mapped = 0;
-        let all = VirtRange { start: 0, end: F::USER_END };
+        let all = VirtRange::up_to(F::USER_END);
         tree.view()
             .walk(on, all, |va, _, attr| {
                 let page = va.0 >> F::PAGE_SHIFT;

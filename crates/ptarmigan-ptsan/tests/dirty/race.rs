@@ -104,7 +104,7 @@ unsafe impl Format for Raced {
     }
 }
 
-const GROUP: VirtRange = VirtRange { start: 1 << 16, end: 2 << 16 };
+const GROUP: VirtRange = VirtRange::fixed::<{ 1 << 16 }, { 2 << 16 }>();
 
 /// An MMU writes through each of the entries, after each exchange of an unfolding.
 #[test]

@@ -43,7 +43,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     fn part(&mut self) -> VirtRange {
         let first = self.rng.below(PAGES);
         let n = [1, 1 + self.rng.below(40), PAGES][self.rng.below(3) as usize].min(PAGES - first);
-        VirtRange { start: START + first * PAGE, end: START + (first + n) * PAGE }
+        VirtRange::new(START + first * PAGE, START + (first + n) * PAGE).unwrap()
     }
 
     fn forget(&mut self, range: VirtRange) {
@@ -57,7 +57,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
             0 => {
                 let kinds = [AreaFlags(0), AreaFlags::SHARED, AreaFlags::BACKED, AreaFlags::LARGE];
                 let kind = kinds[self.rng.below(4) as usize];
-                let all = VirtRange { start: START, end: START + PAGES * PAGE };
+                let all = VirtRange::new(START, START + PAGES * PAGE).unwrap();
                 let (range, flags) =
                     (if kind == AreaFlags::LARGE { all } else { range }, read_write.with(kind));
                 self.space.edit(on).unwrap().mmap(range, flags, 1).unwrap();

@@ -133,8 +133,8 @@ pub fn calls<F: Format, T: MmuTraits>(
         let far = if F::USER_END > 1 << 40 { 0x80_0000_0000 } else { 0x20_0000_0000 };
         let place = |n: u64| [0x4000_0000, 0x4020_0000, far][n as usize % 3];
         let start = place(rng.below(3)) + rng.below(12) * page;
-        let range = VirtRange { start, end: start + (1 + rng.below(12)) * page };
-        let wide = VirtRange { start: 0x4000_0000, end: 0x4040_0000 };
+        let range = VirtRange::new(start, start + (1 + rng.below(12)) * page).unwrap();
+        let wide = VirtRange::fixed::<0x4000_0000, 0x4040_0000>();
         let flags = [3, 3, 1, 3, 5, 0].map(AreaFlags)[rng.below(6) as usize];
         match rng.below(40) {
             0 => {
@@ -152,11 +152,11 @@ pub fn calls<F: Format, T: MmuTraits>(
             6 => _ = spaces[at].edit(on).unwrap().mprotect(range, flags),
             13 => {
                 let to = place(rng.below(3)) + rng.below(12) * page;
-                let to = VirtRange { start: to, end: to + range.len() };
+                let to = VirtRange::new(to, to + range.len()).unwrap();
                 let _ = spaces[at].edit(on).unwrap().mremap(range, to, false);
             }
             14 => {
-                let to = VirtRange { start: 0xc000_0000, end: 0xc040_0000 };
+                let to = VirtRange::fixed::<0xc000_0000, 0xc040_0000>();
                 let (from, to) = if rng.below(2) == 0 { (wide, to) } else { (to, wide) };
                 let _ = spaces[at].edit(on).unwrap().mremap(from, to, false);
             }

@@ -174,7 +174,7 @@ fn leaf_bits<F: Format>() -> u32 {
 }
 
 fn range<F: Format>(pages: &Range<u64>) -> VirtRange {
-    VirtRange { start: pages.start << F::PAGE_SHIFT, end: pages.end << F::PAGE_SHIFT }
+    VirtRange::new(pages.start << F::PAGE_SHIFT, pages.end << F::PAGE_SHIFT).unwrap()
 }
 
 impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
@@ -586,7 +586,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     fn compare<M: SpaceMachine>(&self, on: On<'_, M>) {
         for Mapped { space, map } in &self.spaces {
             let mut there = Vec::new();
-            let all = VirtRange { start: 0, end: F::USER_END };
+            let all = VirtRange::up_to(F::USER_END);
             let mut visit = |va: VirtAddr, pfn, attr| there.push((va.0 >> F::PAGE_SHIFT, pfn, attr));
             space.tree().walk(on, all, &mut visit).unwrap();
             for (page, pfn, attr) in &there {

@@ -25,7 +25,7 @@ fn with_tree<F: Format>(f: impl FnOnce(On<'_, Plain<'_, F>>, &mut Tree<F>)) {
 
 /// The binary logarithms of the bytes of all leaves.
 fn shifts<F: Format, M: Machine>(on: On<'_, M>, tree: &Tree<F>) -> Vec<u32> {
-    let (mut shifts, all) = (Vec::new(), VirtRange { start: 0, end: F::USER_END });
+    let (mut shifts, all) = (Vec::new(), VirtRange::up_to(F::USER_END));
     tree.view().walk_leaves(on, all, |leaf| shifts.push(leaf.shift)).unwrap();
     shifts
 }
@@ -38,7 +38,7 @@ fn sizes<F: Format>(pages: u32, large: u32) {
                 continue;
             }
             let (page, bytes) = (1u64 << F::shift(level), 1u64 << shift);
-            let range = VirtRange { start: bytes - page, end: 2 * bytes + page };
+            let range = VirtRange::new(bytes - page, 2 * bytes + page).unwrap();
             let frame = Pfn(((bytes - page) >> FRAME_SHIFT) as u32);
             let mut edit = tree.edit(on).unwrap();
             // SAFETY: 1. no program runs in this space.
@@ -60,7 +60,7 @@ fn sizes<F: Format>(pages: u32, large: u32) {
                 assert_eq!(tree.query(on, VirtAddr(at)), Some((own, ATTR)), "{}", F::NAME);
             }
             // A page less: the others are no group any more.
-            let gone = VirtRange { start: 2 * bytes - page, end: 2 * bytes };
+            let gone = VirtRange::new(2 * bytes - page, 2 * bytes).unwrap();
             tree.edit(on).unwrap().unmap_range(gone, Free::Empty, |_, _, _| {});
             let n = (bytes / page) as usize + 1;
             assert_eq!(shifts(on, tree), vec![F::shift(level); n], "{}", F::NAME);
@@ -111,8 +111,8 @@ fn lies<F: Format>() {
             let done = unsafe { edit.map_group(at, level, frame, ATTR, flags) };
             assert_eq!(done, Err(expected), "{}", F::NAME);
         }
-        let half = VirtRange { start: at.0, end: at.0 + n / 2 * page };
-        let rest = VirtRange { start: half.end, end: at.0 + n * page };
+        let half = VirtRange::new(at.0, at.0 + n / 2 * page).unwrap();
+        let rest = VirtRange::new(half.end, at.0 + n * page).unwrap();
         let differs = |i: u64| Err(CollapseError::Differs { at: VirtAddr(at.0 + i * page) });
         assert_eq!(edit.make_group(at, Level::PTE), differs(0));
         // SAFETY: 1. no program runs in this space.
@@ -151,7 +151,7 @@ fn a_hint_that_would_lie_is_refused() {
 fn a_format_without_groups_has_no_hints() {
     fn format<F: Format>() {
         with_tree::<F>(|on, tree| {
-            let range = VirtRange { start: 0, end: 1 << 21 };
+            let range = VirtRange::new(0, 1 << 21).unwrap();
             let mut edit = tree.edit(on).unwrap();
             let sizes = Sizes::from(Level::PTE).with_groups();
             // SAFETY: 1. no program runs in this space.

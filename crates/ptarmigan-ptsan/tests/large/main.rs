@@ -61,7 +61,7 @@ fn plain(attr: Attr) -> Attr {
 }
 
 fn range<F: Format>(first: u64, pages: u64) -> VirtRange {
-    VirtRange { start: first << F::PAGE_SHIFT, end: (first + pages) << F::PAGE_SHIFT }
+    VirtRange::new(first << F::PAGE_SHIFT, (first + pages) << F::PAGE_SHIFT).unwrap()
 }
 
 /// Pages of a leaf of a table of `level`.
@@ -391,7 +391,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
 
     /// Compares the tree with the map.
     fn compare<M: Machine>(&self, on: On<'_, M>, tree: &Tree<F>) {
-        let all = VirtRange { start: 0, end: F::USER_END };
+        let all = VirtRange::up_to(F::USER_END);
         let (mut leaves, mut last, mut reserved) = (Pages::new(), 0, 0);
         tree.view()
             .walk_leaves(on, all, |leaf| {

@@ -182,7 +182,7 @@ impl Watch for LifeWatch<'_> {
     }
 
     fn look(&mut self, op: &Op, _: When, space: &dyn Look) {
-        const ALL: VirtRange = VirtRange { start: 0, end: u64::MAX };
+        const ALL: VirtRange = VirtRange::up_to(u64::MAX);
         let (rare, all) = match *op {
             Op::Exec { last, .. } | Op::Exit { last, .. } => (None, last),
             Op::Call { rare, .. } => (self.trace.rare.get(rare as usize), false),
@@ -192,14 +192,10 @@ impl Watch for LifeWatch<'_> {
             return self.lives.look(space, ALL);
         }
         let of = |start: u64, pages: u64| {
-            let end = start.saturating_add(pages);
             // Whole leaf tables: a neighbour's table may be moved along.
-            let span = space.leaf_shift();
-            let up = end.saturating_mul(1 << PAGE).checked_next_multiple_of(1 << span);
-            Some(VirtRange {
-                start: start.saturating_mul(1 << PAGE) >> span << span,
-                end: up.unwrap_or(u64::MAX),
-            })
+            let (span, shift) = (space.leaf_shift(), space.leaf_shift() - PAGE);
+            let (first, end) = (start >> shift, start.saturating_add(pages).div_ceil(1 << shift));
+            Some(VirtRange::saturating_pages(first, end - first, span))
         };
         let ranges = match rare {
             Some(&Kind::Area { kind: AreaKind::Stack, .. }) => [Some(ALL), None],
@@ -222,7 +218,7 @@ impl Watch for LifeWatch<'_> {
             // A heap that shrinks has pages behind its new end.
             Some(&Kind::Brk { end }) => {
                 let start = end.saturating_mul(1 << PAGE);
-                [space.area(start).map(|_| VirtRange { start, ..ALL }), None]
+                [space.area(start).and_then(|_| VirtRange::new(start, ALL.end).ok()), None]
             }
             _ => [None, None],
         };

@@ -11,7 +11,7 @@ use ptarmigan::space::{Access, Advice, Area, AreaFlags, Object, SpaceMachine, Sp
 use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind, Locking, MapFlags, Prot};
 
 fn range(start: u64, pages: u64) -> VirtRange {
-    VirtRange { start: start << PAGE, end: start.saturating_add(pages) << PAGE }
+    VirtRange::saturating_pages(start, pages, PAGE)
 }
 
 fn permissions(prot: Prot) -> AreaFlags {
@@ -158,7 +158,7 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
 /// [`CallError`] for lack of memory.
 pub fn forked<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>) -> Result<(), CallError> {
     space.set_default_tag(space.default_tag() & !tags::LOCKS);
-    let everything = VirtRange { start: 0, end: F::USER_END };
+    let everything = VirtRange::up_to(F::USER_END);
     Ok(space.retag(everything, |old| old & !tags::LOCKS)?)
 }
 
@@ -238,11 +238,12 @@ fn brk<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, end: VirtAddr
     let result = space.brk(end);
     space.set_default_tag(tag);
     result?;
-    let grown = VirtRange { start: before, end: space.heap().end };
-    if tag & tags::LOCKED != 0 && before != 0 && !grown.is_empty() {
-        populate(space, grown, Extent::All)?;
+    match VirtRange::new(before, space.heap().end) {
+        Ok(grown) if tag & tags::LOCKED != 0 && before != 0 && !grown.is_empty() => {
+            populate(space, grown, Extent::All)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Linux changes permissions up to the first hole, and fails there. Returns the bytes changed.
@@ -296,9 +297,9 @@ fn mremap<F: Format, M: SpaceMachine>(
         space.map_area(Area { start: to.start, end: to.end, offset, ..area })?;
         return if area.tag & tags::LOCKED != 0 { populate(space, to, Extent::All) } else { Ok(()) };
     }
-    let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
+    let moved = from.and(VirtRange::up_to(from.start.saturating_add(to.len())));
     if moved.end < from.end {
-        space.munmap(VirtRange { start: moved.end, end: from.end })?;
+        space.munmap(VirtRange::new(moved.end, from.end)?)?;
     }
     let mut parts: Vec<_> = pieces(space, moved).collect();
     if failed {
@@ -316,13 +317,13 @@ fn mremap<F: Format, M: SpaceMachine>(
         let start = piece.start - from.start + to.start;
         // Only the last can grow, and only if it is the only one.
         let end = if n == last && last == 0 && to.len() > from.len() { to.end } else { start + piece.len() };
-        space.mremap(*piece, VirtRange { start, end }, keep)?;
+        space.mremap(*piece, VirtRange::new(start, end)?, keep)?;
         if keep {
             // All of the old area, however much of it has moved.
             space.retag_area(VirtAddr(piece.start), |old| old & !tags::LOCKS)?;
         }
         if to.len() > from.len() && area.tag & tags::LOCKED != 0 {
-            let grown = VirtRange { start: start + piece.len(), end };
+            let grown = VirtRange::new(start + piece.len(), end)?;
             populate(space, grown, Extent::All)?;
         }
     }

@@ -1,4 +1,5 @@
 //! Why a recorded call failed.
+use ptarmigan::addr::BackwardRange;
 use ptarmigan::cpu::WrongMachine;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::space::{AreaError, LockError};
@@ -19,6 +20,12 @@ impl From<AreaError> for CallError {
             AreaError::NoFrame(e) => CallError::NoFrame(e),
             e => CallError::Refused(e.to_string()),
         }
+    }
+}
+
+impl From<BackwardRange> for CallError {
+    fn from(e: BackwardRange) -> Self {
+        CallError::Refused(e.to_string())
     }
 }
 

@@ -21,7 +21,7 @@ pub fn refused<F: Format, M: SpaceMachine>(
     access: Access,
 ) -> Result<(), CallError> {
     let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-    let page = VirtRange { start, end: start + (1 << F::PAGE_SHIFT) };
+    let page = VirtRange::new(start, start + (1 << F::PAGE_SHIFT))?;
     space.make_tables(page, Level(1))?;
     if access == Access::Write && space.area(va).is_some_and(|a| !a.flags.has(AreaFlags::SHARED)) {
         space.copy_on_fork(va)?;
@@ -44,7 +44,7 @@ pub fn huge_only<F: Format, M: SpaceMachine>(
     va: VirtAddr,
 ) -> Result<(), CallError> {
     let start = va.0 & !(HUGE - 1);
-    Ok(space.make_tables(VirtRange { start, end: start + HUGE }, Level(Level::PTE.0 + 1))?)
+    Ok(space.make_tables(VirtRange::new(start, start + HUGE)?, Level(Level::PTE.0 + 1))?)
 }
 
 /// Where faults try huge pages first.

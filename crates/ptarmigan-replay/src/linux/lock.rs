@@ -9,7 +9,7 @@ use ptarmigan::space::{Access, Area, AreaError, AreaFlags, FaultError, SpaceMach
 use ptarmigan_trace::Locking;
 
 /// Every address of a program.
-const EVERYTHING: VirtRange = VirtRange { start: 0, end: u64::MAX };
+const EVERYTHING: VirtRange = VirtRange::up_to(u64::MAX);
 
 /// How a call of the mlock family marks areas.
 fn tag_of(how: Locking) -> Tag {

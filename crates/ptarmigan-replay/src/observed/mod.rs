@@ -193,7 +193,7 @@ impl ObservedTrace {
             samples: Vec::new(),
         };
         let look = |on: On<'_, _>, space: &Space<X86_64>| {
-            lives.look(&SpaceLook { space, on }, VirtRange { start: 0, end: u64::MAX });
+            lives.look(&SpaceLook { space, on }, VirtRange::up_to(u64::MAX));
         };
         let ran = fresh.run_and_look(&machine, vec![&mut watch], Some("replaying"), &look)?;
         setup.check_memory(&ran.outcome)?;

@@ -17,6 +17,7 @@ use ptarmigan::page::Level;
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::space::Space;
+use ptarmigan::table::Tables;
 use ptarmigan_hosted::Delivery;
 use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
 use ptarmigan_trace::Kind;
@@ -47,7 +48,7 @@ fn left<P: Platform>(platform: &P, trace: &Trace) -> Vec<LeftSpace> {
     let machine = fresh.machine(&lists as &dyn Policy, P::mmu(&mmus), Delivery::AtOnce).expect("a machine");
     let left = RefCell::new(Vec::new());
     let look = |on: On<'_, _>, space: &Space<P::Format>| {
-        let all = VirtRange { start: 0, end: P::Format::USER_END };
+        let all = VirtRange::up_to(P::Format::USER_END);
         let (mut pages, mut areas) = (Vec::new(), Vec::new());
         space.tree().walk(on, all, |va, _, _| pages.push(va.0)).expect("of this machine");
         space.areas().each(on, all, |area| areas.push((area.start, area.end))).expect("of this machine");

@@ -357,14 +357,12 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         // The new space is there before the old one goes.
         let end = stack_end << PAGE;
         let pages = (u64::from(arg_pages) << PAGE).div_ceil(1 << F::PAGE_SHIFT);
+        let stack = VirtRange::new(end.saturating_sub(pages.max(1) << F::PAGE_SHIFT), end)?;
         let mut made = Space::exec(on, VirtAddr(end), pages);
         if let Ok(space) = &mut made {
             begin(&mut space.edit(on)?, self.large_pages.then_some(self.trace.huge));
         }
-        let written = made.as_ref().map_or(Ok(()), |space| {
-            let start = end.saturating_sub(pages.max(1) << F::PAGE_SHIFT);
-            self.m.arguments(on, space, VirtRange { start, end })
-        });
+        let written = made.as_ref().map_or(Ok(()), |space| self.m.arguments(on, space, stack));
         self.exit(space, slot, last)?;
         *self.spaces.own(next)? = Some(Box::new(made.map_err(StepError::from)?));
         Ok(written?)

@@ -48,7 +48,7 @@ impl<F: Format, M: Machine> Look for SpaceLook<'_, F, M> {
     }
 
     fn areas(&self, each: &mut dyn FnMut(&Area)) {
-        let all = VirtRange { start: 0, end: u64::MAX };
+        let all = VirtRange::up_to(u64::MAX);
         let seen = self.space.areas().each(self.on, all, |area| each(area));
         debug_assert!(seen.is_ok(), "the space is of this machine");
     }
@@ -77,7 +77,7 @@ impl<F: Format, M: Machine> Look for SpaceLook<'_, F, M> {
         self.areas(&mut |area| {
             let file = area.flags.has(AreaFlags::BACKED) && !area.flags.has(AreaFlags::WRITE);
             if !area.flags.has(AreaFlags::SHARED) && !file {
-                ranges.push(VirtRange { start: area.start, end: area.end });
+                ranges.push(area.range());
             }
         });
         ranges.into_iter().map(|range| self.pages(range)).sum()

@@ -71,7 +71,7 @@ const SPARE: u64 = 16;
 /// let pin = unsafe { KERNEL.assume(CpuId(0)) };
 /// let on = KERNEL.on(&pin)?;
 /// let mut space = Space::<X86_64>::new(on)?;
-/// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+/// let heap = VirtRange::fixed::<0x40_0000, 0x50_0000>();
 /// space.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
 /// space.fault(on, VirtAddr(0x40_0123), Access::Write)?;
 /// space.end(on)?;

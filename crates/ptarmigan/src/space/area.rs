@@ -304,7 +304,7 @@ impl Area {
     /// Its addresses.
     #[inline]
     pub const fn range(&self) -> VirtRange {
-        VirtRange { start: self.start, end: self.end }
+        VirtRange::ordered(self.start, self.end)
     }
 
     /// Whether `next` can be one area with it: it begins where this one ends, is alike, and

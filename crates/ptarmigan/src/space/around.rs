@@ -30,7 +30,7 @@ impl<F: Format> State<F> {
         let area = self.areas.found(on, hint);
         let bytes = (u64::from(m.fault_around()) << F::PAGE_SHIFT).min(1 << F::shift(Level(1)));
         let start = page - page % bytes;
-        let window = VirtRange { start, end: start + bytes }.and(area.range());
+        let window = VirtRange::ordered(start, start + bytes).and(area.range());
         let attr = Self::attr(area.flags) | Attr::SPECIAL;
         let Ok(leaf) = self.tables.leaf(on, page) else { return };
         let (first, grow) = (F::leaf(Level::PTE, Pfn(0), attr), growth::<F>(Level::PTE, attr));

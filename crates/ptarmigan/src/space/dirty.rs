@@ -36,7 +36,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// use ptarmigan::space::{Access, AreaFlags, Space};
     ///
     /// let mut space = Space::<X86_64>::new(on)?;
-    /// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+    /// let heap = VirtRange::fixed::<0x40_0000, 0x50_0000>();
     /// space.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
     /// space.fault(on, VirtAddr(0x40_0123), Access::Write)?;
     /// space.fault(on, VirtAddr(0x40_1000), Access::Read)?;
@@ -102,7 +102,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// use ptarmigan::space::{Access, AreaFlags, Done, Space};
     ///
     /// let mut space = Space::<X86_64>::new(on)?;
-    /// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+    /// let heap = VirtRange::fixed::<0x40_0000, 0x50_0000>();
     /// space.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
     /// let page = VirtAddr(0x40_0000);
     /// space.fault(on, page, Access::Write)?;

@@ -32,7 +32,7 @@ impl<F: Format> Space<F> {
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     fn write_arguments(&mut self, end: u64, pages: u64) -> Result<(), AreaError> {
         let bytes = pages.saturating_mul(1 << F::PAGE_SHIFT);
-        let range = State::<F>::pages(VirtRange { start: end.saturating_sub(bytes), end })?;
+        let range = State::<F>::pages(VirtRange::ordered(end.saturating_sub(bytes), end))?;
         let flags = AreaFlags::READ.with(AreaFlags::WRITE).with(AreaFlags::GROWS_DOWN);
         self.state.areas.insert(self.on, Area::new(range, flags, 0))?;
         self.populate(range, Access::Write)
@@ -73,7 +73,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let mut gather = self.gather();
         if !in_place {
             let len = old.len().min(range.len());
-            let from = VirtRange { start: old.end - len, end: old.end };
+            let from = VirtRange::ordered(old.end - len, old.end);
             if let Err(e) = self.state.tables.relocate(from, range.end - len, &mut gather) {
                 // The pages at the new place have no area.
                 self.unmap_pages(range, &mut gather);
@@ -82,7 +82,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
         // The one area becomes the other: no area lies between them, so the order stays.
         self.state.areas.replace(on, old.start, new);
-        let gone = if in_place { VirtRange { end: range.start.max(old.start), ..old } } else { old };
+        let gone = if in_place { VirtRange::ordered(old.start, range.start.max(old.start)) } else { old };
         self.unmap_pages(gone, &mut gather);
         if had != permissions {
             self.protect_pages(range, permissions, AreaFlags::PERMISSIONS, &mut gather);

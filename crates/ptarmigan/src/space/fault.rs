@@ -296,7 +296,7 @@ impl<F: Format> State<F> {
         let old = area.start;
         let grows = (area.end - start) >> F::PAGE_SHIFT <= u64::from(self.stack_limit);
         if grows {
-            self.settle(on, tlb, VirtRange { start, end: old })?;
+            self.settle(on, tlb, VirtRange::ordered(start, old))?;
             area.offset = area.offset_at(start);
             area.start = start;
         }

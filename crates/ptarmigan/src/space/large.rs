@@ -314,7 +314,7 @@ impl<F: Format> State<F> {
         let (Entry::Leaf, raw) = self.tables.large_entry(on, va) else { return Ok(None) };
         on.tlb().may_flush(on.pin())?;
         let start = va & !(Tables::<F>::large_size() - 1);
-        let range = VirtRange { start, end: start + Tables::<F>::large_size() };
+        let range = VirtRange::ordered(start, start + Tables::<F>::large_size());
         let mut gather = self.tables.gather(on, tlb, true);
         if let Some(attr) = Self::attr_gained(on, access, raw, &area) {
             self.tables
@@ -363,7 +363,7 @@ impl<F: Format> State<F> {
             block.keep();
             if zeroes {
                 // Areas may have been cut since reads mapped it, and no other write will fault.
-                areas.begin_private_in(on, VirtRange { start, end });
+                areas.begin_private_in(on, VirtRange::ordered(start, end));
             } else {
                 // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a
                 // reference to the whole.
@@ -463,7 +463,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     fn collapse_span(&mut self, start: u64, area: &Area, missing: u32) -> Result<bool, TlbRefusal> {
         let on = self.on;
         let (level, size) = (Tables::<F>::LARGE, Tables::<F>::large_size());
-        let range = VirtRange { start, end: start + size };
+        let range = VirtRange::ordered(start, start + size);
         let (Entry::Link(_), _) = self.state.tables.large_entry(on, start) else { return Ok(false) };
         let (mut own, mut others, mut soft) = (0, false, None);
         self.state.tables.walk_leaves(on, range, |level, _, raw| {

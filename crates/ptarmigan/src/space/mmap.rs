@@ -107,7 +107,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// The error where no area has the page at `va`.
     fn no_area(&self, va: VirtAddr) -> AreaError {
         let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        AreaError::NoArea(VirtRange { start, end: start.saturating_add(1 << F::PAGE_SHIFT) })
+        AreaError::NoArea(VirtRange::ordered(start, start.saturating_add(1 << F::PAGE_SHIFT)))
     }
 
     /// Has fork copy the tables of the area at `va` from now on, as if a private page had been
@@ -190,7 +190,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 _ => match left {
                     Some(left) if left.start < end && start < left.end => end = left.start,
                     // Address 0 is never given out.
-                    _ => return (start > 0).then_some(VirtRange { start, end }),
+                    _ => return (start > 0).then_some(VirtRange::ordered(start, end)),
                 },
             }
         }
@@ -239,7 +239,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             last = last.max(area.end);
             object |= area.flags.has_object();
         })?;
-        Ok(Some((VirtRange { start: first, end: last }, object)))
+        Ok(Some((VirtRange::ordered(first, last), object)))
     }
 
     /// As [`unmap_gone`](Self::unmap_gone), for private pages without an object: the flush may be
@@ -342,14 +342,15 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     pub fn brk(&mut self, end: VirtAddr) -> Result<(), AreaError> {
         let page = 1u64 << F::PAGE_SHIFT;
         let heap = self.state.heap;
-        let bad = AreaError::BadRange(VirtRange { start: heap.end, end: end.0 });
-        let end = end.0.checked_next_multiple_of(page).ok_or(bad)?;
+        // Only the last page of all is refused, which lies above every heap.
+        let bad = || AreaError::BadRange(VirtRange::ordered(heap.end, end.0));
+        let end = end.0.checked_next_multiple_of(page).ok_or_else(bad)?;
         if heap.start == 0 {
-            self.state.heap = VirtRange { start: end, end };
+            self.state.heap = VirtRange::ordered(end, end);
             return Ok(());
         }
         if end > heap.end {
-            let grown = VirtRange { start: heap.end, end };
+            let grown = VirtRange::ordered(heap.end, end);
             let flags = AreaFlags::READ.with(AreaFlags::WRITE);
             let flags = flags.may_be_large::<F>(self.state.large.in_new_areas);
             let tag = self.state.tag;
@@ -360,9 +361,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         } else if end < heap.start {
             return Ok(());
         } else if end < heap.end {
-            self.munmap(VirtRange { start: end, end: heap.end })?;
+            self.munmap(VirtRange::ordered(end, heap.end))?;
         }
-        self.state.heap.end = end;
+        self.state.heap = VirtRange::ordered(heap.start, end);
         Ok(())
     }
 
@@ -380,10 +381,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let from = State::<F>::pages(from)?;
         let to = State::<F>::pages(to)?;
         if from.start == to.start && to.end < from.end {
-            return self.munmap(VirtRange { start: to.end, end: from.end });
+            return self.munmap(VirtRange::ordered(to.end, from.end));
         }
         // A shrinking move cuts the tail off first, whatever lies there.
-        let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
+        let moved = VirtRange::ordered(from.start, from.start + from.len().min(to.len()));
         let overlap = from.start != to.start && !from.and(to).is_empty();
         if overlap {
             return Err(AreaError::BadRange(to));
@@ -392,12 +393,12 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             return Err(AreaError::Physical(to));
         }
         if moved.end < from.end {
-            self.munmap(VirtRange { start: moved.end, end: from.end })?;
+            self.munmap(VirtRange::ordered(moved.end, from.end))?;
         }
         let mut area = self.alike_throughout(moved)?;
         if from.start == to.start {
             if to.end > from.end {
-                let grown = VirtRange { start: from.end, end: to.end };
+                let grown = VirtRange::ordered(from.end, to.end);
                 let offset = area.offset_at(grown.start);
                 self.settle(grown)?;
                 return self
@@ -426,7 +427,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let offset = if fresh { to.start } else { area.offset_at(from.start) };
         area = Area { start: to.start, end: to.end, offset, ..area };
         if let Err(e) = self.state.areas.insert(self.on, area) {
-            let back = VirtRange { start: to.start, end: to.start + moved.len() };
+            let back = VirtRange::ordered(to.start, to.start + moved.len());
             // Its tables are where they were, or have only to be linked again.
             let result = self.relocate(back, moved, false);
             debug_assert!(result.is_ok(), "the way back needs no new table");
@@ -453,7 +454,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// stay, and no tables are left at `to`. `begins` says that an area begins at `from`.
     fn relocate(&mut self, from: VirtRange, to: VirtRange, begins: bool) -> Result<(), AreaError> {
         let down = if begins { self.free_below(from, to) } else { 0 };
-        let wider = VirtRange { start: from.start - down, ..from };
+        let wider = VirtRange::ordered(from.start - down, from.end);
         let result = self.state.tables.relocate(wider, to.start - down, &mut self.gather());
         if result.is_err() {
             self.unmap_gone(to);

@@ -83,7 +83,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// // 8 MiB of a frame buffer.
     /// let mut space = Space::<X86_64>::new(on)?;
-    /// let range = VirtRange { start: 0x4000_0000, end: 0x4080_0000 };
+    /// let range = VirtRange::fixed::<0x4000_0000, 0x4080_0000>();
     /// let (flags, at) = (AreaFlags::READ.with(AreaFlags::WRITE), PhysAddr(0xe000_0000));
     /// let mut edit = space.edit(on)?;
     /// // SAFETY: no program runs in the space.

@@ -36,7 +36,7 @@ use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 /// use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
 ///
 /// let space = SharedSpace::new(Space::<X86_64>::new(on)?);
-/// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+/// let heap = VirtRange::fixed::<0x40_0000, 0x50_0000>();
 /// space.lock(on)?.edit().mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
 /// space.fault(on, VirtAddr(0x40_0123), Access::Write)?; // others may fault at the same time
 /// space.end(on)?;

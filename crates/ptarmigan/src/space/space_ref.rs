@@ -24,7 +24,7 @@ use crate::tlb::{SpaceTlb, TlbRefusal};
 ///     on: On<'_, M>,
 ///     mut space: SpaceRef<'_, X86_64>,
 /// ) -> Result<(), Box<dyn std::error::Error>> {
-///     let page = VirtRange { start: 0x40_0000, end: 0x40_1000 };
+///     let page = VirtRange::fixed::<0x40_0000, 0x40_1000>();
 ///     let flags = AreaFlags::READ.with(AreaFlags::WRITE);
 ///     space.edit(on, |mut space| space.mmap(page, flags, 0))??;
 ///     space.fault(on, VirtAddr(page.start), Access::Write)?;

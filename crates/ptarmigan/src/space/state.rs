@@ -54,7 +54,7 @@ impl<F: Format> State<F> {
             tables,
             areas: Areas::new(),
             recent: Default::default(),
-            heap: VirtRange { start: 0, end: 0 },
+            heap: VirtRange::fixed::<0, 0>(),
             stack_limit: STACK_LIMIT >> F::PAGE_SHIFT,
             tag: 0,
             large: LargePages::default(),
@@ -130,7 +130,7 @@ impl<F: Format> State<F> {
 /// use ptarmigan::space::{Access, AreaFlags, Space};
 ///
 /// let mut space = Space::<X86_64>::new(on)?;
-/// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+/// let heap = VirtRange::fixed::<0x40_0000, 0x50_0000>();
 /// space.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
 /// space.fault(on, VirtAddr(0x40_0123), Access::Write)?;
 /// assert!(space.tree().query(on, VirtAddr(0x40_0000)).is_some());
@@ -333,7 +333,7 @@ impl<F: Format, M: SpaceMachine> Drop for Unfinished<'_, F, M> {
 ///
 /// let mut space = Space::<X86_64>::new(on)?;
 /// let mut edit = space.edit(on)?;
-/// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+/// let heap = VirtRange::fixed::<0x40_0000, 0x50_0000>();
 /// edit.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
 /// edit.populate(heap, Access::Write)?;
 /// edit.mprotect(heap, AreaFlags::READ)?;

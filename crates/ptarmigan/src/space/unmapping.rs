@@ -53,7 +53,7 @@ pub(super) struct Left {
 impl Left {
     /// None.
     pub fn none() -> Self {
-        Left { range: VirtRange { start: 0, end: 0 }, cpus: CpuSet::default(), epoch: None }
+        Left { range: VirtRange::fixed::<0, 0>(), cpus: CpuSet::default(), epoch: None }
     }
 
     /// Returns the addresses, if some CPU has not forgotten its pages yet.
@@ -95,7 +95,7 @@ impl Left {
         *self = match self.range(on) {
             None => Left { range, cpus: *cpus, epoch: Some(epoch) },
             Some(old) => {
-                let range = VirtRange { start: old.start.min(range.start), end: old.end.max(range.end) };
+                let range = VirtRange::ordered(old.start.min(range.start), old.end.max(range.end));
                 Left { range, cpus: self.cpus.or(cpus), epoch: Some(epoch) }
             }
         };

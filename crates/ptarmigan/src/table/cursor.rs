@@ -21,7 +21,7 @@ pub struct Cursor<'t, 'a, F: Format, M: Machine> {
 impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// A cursor over `range`, at its start; the range is cut to the user's addresses.
     pub fn cursor<'t>(&'t mut self, range: VirtRange) -> Cursor<'t, 'a, F, M> {
-        let range = range.and(VirtRange { start: 0, end: F::USER_END });
+        let range = range.and(VirtRange::up_to(F::USER_END));
         Cursor { tree: self, range, va: range.start, leaf: None }
     }
 }
@@ -57,7 +57,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
     fn page(&self) -> VirtRange {
         let start = self.va & !((1 << F::PAGE_SHIFT) - 1);
         // A cursor that is done may be at the last page there is.
-        VirtRange { start, end: start.wrapping_add(1 << F::PAGE_SHIFT) }
+        VirtRange::ordered(start, start.saturating_add(1 << F::PAGE_SHIFT))
     }
 
     fn node(&mut self) -> Option<&Node<'a, F, M::Window>> {

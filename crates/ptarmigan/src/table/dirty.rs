@@ -203,7 +203,7 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
     /// use ptarmigan::table::Tree;
     ///
     /// let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL)?;
-    /// let range = VirtRange { start: 0x40_0000, end: 0x40_3000 };
+    /// let range = VirtRange::fixed::<0x40_0000, 0x40_3000>();
     /// let mut edit = tree.edit(on)?;
     /// // SAFETY: no program runs in this space.
     /// unsafe { edit.map_range(range, Pfn(9), Attr::READ | Attr::WRITE)? };
@@ -276,7 +276,7 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
     /// use ptarmigan::table::Tree;
     ///
     /// let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL)?;
-    /// let range = VirtRange { start: 0x40_0000, end: 0x60_0000 };
+    /// let range = VirtRange::fixed::<0x40_0000, 0x60_0000>();
     /// let mut edit = tree.edit(on)?;
     /// // SAFETY: no program runs in this space.
     /// unsafe { edit.map_range_large(range, Pfn(0x10_0000), Attr::READ | Attr::WRITE, Level(1))? };

@@ -40,7 +40,7 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
         writeln!(f)?;
         let run: Cell<Option<Run>> = Cell::new(None);
         let mut result = Ok(());
-        let all = VirtRange { start: 0, end: F::USER_END };
+        let all = VirtRange::up_to(F::USER_END);
         let walked = self.tree.walk(self.on, all, |va, pfn, attr| {
             if let Some(mut last) = run.get() {
                 let next = last.start + (last.pages << F::PAGE_SHIFT);

@@ -14,7 +14,7 @@ fn scrub<F: Format, M: Machine>(on: On<'_, M>, space: &SpaceTlb, runs: &Runs) {
     for (start, end) in runs.iter() {
         // An end of 0 comes after all addresses.
         let end = if end == 0 { F::USER_END } else { end };
-        each_leaf_table::<F, M>(on, root, VirtRange { start, end }, &mut |node, _, first, last| {
+        each_leaf_table::<F, M>(on, root, VirtRange::ordered(start, end), &mut |node, _, first, last| {
             node.scrub(first, last);
         });
     }

@@ -469,7 +469,7 @@ impl<F: Format> Tables<F> {
         if Self::is_unused(&node) || (from..from + n).all(|index| F::is_none(node.load(index))) {
             return Ok(());
         }
-        let range = VirtRange { start: va, end: va + n as u64 * size::<F>(level) };
+        let range = VirtRange::ordered(va, va + n as u64 * size::<F>(level));
         let mut first = None;
         self.walk_leaves(on, range, |_, va, _| first = first.or(Some(va)));
         if let Some(va) = first {
@@ -503,7 +503,7 @@ impl<F: Format> Tables<F> {
                 let e = MapError::no_table(e, VirtAddr(va));
                 if matches!(e, MapError::NoFrame(_)) {
                     // Tables may have been made above the one that could not be had.
-                    let range = VirtRange { start: va, end: va + size::<F>(level) };
+                    let range = VirtRange::ordered(va, va + size::<F>(level));
                     self.unmap(range, Free::Empty, gather, |_, _, _, _| {});
                 }
                 return Err(e);

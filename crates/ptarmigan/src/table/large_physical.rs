@@ -86,7 +86,7 @@ impl<F: Format> Tables<F> {
         let (level, raw) = self.lookup(on, va)?;
         let bytes = 1u64 << leaf_shift::<F>(level, raw);
         let start = va & !(bytes - 1);
-        let range = VirtRange { start, end: start + bytes };
+        let range = VirtRange::ordered(start, start + bytes);
         Some(LeafAt { level, raw, range, hint: is_hinted::<F>(level, raw) })
     }
 

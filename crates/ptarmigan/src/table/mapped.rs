@@ -31,7 +31,7 @@ impl Mapped {
     /// Returns the addresses that it maps. No [`VirtRange`] has the last byte of the address space:
     /// that of a leaf that maps it ends before.
     pub fn range(&self) -> VirtRange {
-        VirtRange { start: self.at.0, end: self.at.0.saturating_add(1 << self.shift) }
+        VirtRange::ordered(self.at.0, self.at.0.saturating_add(1 << self.shift))
     }
 }
 
@@ -63,6 +63,6 @@ mod tests {
     fn the_last_leaf_of_the_address_space_has_a_range() {
         let raw = X86_64::leaf(Level(1), Pfn(0x200), Attr::READ);
         let last = Mapped::of::<X86_64>(Level(1), 0xffff_ffff_ffe0_0000, raw);
-        assert_eq!(last.range(), VirtRange { start: 0xffff_ffff_ffe0_0000, end: u64::MAX });
+        assert_eq!(last.range(), VirtRange::fixed::<0xffff_ffff_ffe0_0000, { u64::MAX }>());
     }
 }

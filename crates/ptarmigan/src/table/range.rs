@@ -219,7 +219,7 @@ impl<F: Format> Tables<F> {
         }
         self.relocate_steps(range, to, gather, true).map_err(|(reached, e)| {
             // Moved pages go back to tables that are still there: that cannot fail.
-            let moved = VirtRange { start: to, end: to + (reached - range.start) };
+            let moved = VirtRange::ordered(to, to + (reached - range.start));
             let back = self.relocate_steps(moved, range.start, gather, false);
             debug_assert!(back.is_ok(), "the way back needs no new table");
             e
@@ -241,7 +241,7 @@ impl<F: Format> Tables<F> {
             let target = at - range.start + to;
             // As far as both stay within one leaf table.
             let step = (span - at % span).min(span - target % span).min(range.end - at);
-            let part = VirtRange { start: at, end: at + step };
+            let part = VirtRange::ordered(at, at + step);
             if empty_too || self.has_entries(gather.on(), part) {
                 self.relocate_step(part, target, gather).map_err(|e| (at, e))?;
             }
@@ -266,7 +266,7 @@ impl<F: Format> Tables<F> {
     ) -> Result<(), NoFrame> {
         let above = Level(1);
         let on = gather.on();
-        let VirtRange { start: at, .. } = range;
+        let at = range.start;
         let Some(from) = self.find(on, at, Level::PTE) else {
             return if self.may_be_large() { self.move_large(at, target, gather) } else { Ok(()) };
         };

@@ -111,7 +111,7 @@ impl<F: Format> Tables<F> {
         };
         let start = cut(range.start & !page).map_or(range.start, |group| group.end);
         let end = cut((range.end + page) & !page).map_or(range.end, |group| group.start);
-        VirtRange { start, end: end.max(start) }
+        VirtRange::ordered(start, end.max(start))
     }
 
     /// Clears the groups in `range`, and calls `leaf(gather, level, address, entry)` once for each,

@@ -276,7 +276,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     ///
     /// let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL)?;
     /// let mut edit = tree.edit(on)?;
-    /// let range = VirtRange { start: 0x1f_f000, end: 0x60_1000 };
+    /// let range = VirtRange::fixed::<0x1f_f000, 0x60_1000>();
     /// // SAFETY: no program runs in this space.
     /// unsafe { edit.map_range_large(range, Pfn(0x10_01ff), Attr::READ, Level(1))? };
     /// edit.flush();
@@ -286,7 +286,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// assert_eq!(tree.query(on, VirtAddr(0x20_3000)), Some((Pfn(0x10_0203), Attr::READ)));
     ///
     /// // One page less: no table is needed that was not reserved.
-    /// let page = VirtRange { start: 0x20_3000, end: 0x20_4000 };
+    /// let page = VirtRange::fixed::<0x20_3000, 0x20_4000>();
     /// tree.edit(on)?.unmap_range(page, Free::Empty, |_, frame, _| assert_eq!(frame, Pfn(0x10_0203)));
     /// assert_eq!(tree.query(on, VirtAddr(0x20_3000)), None);
     /// assert_eq!(tree.query(on, VirtAddr(0x20_4000)), Some((Pfn(0x10_0204), Attr::READ)));
@@ -336,7 +336,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         for stretch in stretches() {
             let Stretch { va, first, level, n, hint } = stretch;
             let put = if level == Level::PTE && !hint {
-                let range = VirtRange { start: va, end: va + stretch.bytes::<F>() };
+                let range = VirtRange::ordered(va, va + stretch.bytes::<F>());
                 // SAFETY: 1. by the caller, for a part of the pages.
                 unsafe { self.map_range(range, first, attr) }
             } else {

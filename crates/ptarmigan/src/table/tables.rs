@@ -111,7 +111,7 @@ impl<F: Format> Tables<F> {
     pub const ROOT: Level = F::LAYOUT.root();
 
     /// All addresses of the user.
-    pub const USER: VirtRange = VirtRange { start: 0, end: F::USER_END };
+    pub const USER: VirtRange = VirtRange::up_to(F::USER_END);
 
     /// The root alone, and where the MMU keeps that in registers also the tables that the user's
     /// entries link, because later entries would not be seen.

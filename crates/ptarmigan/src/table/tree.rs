@@ -43,7 +43,7 @@ use crate::tlb::{Mmu, SpaceTlb, TlbRefusal};
 /// assert_eq!(tree.query(on, VirtAddr(0x40_0123)).map(|(frame, _)| frame), Some(Pfn(9)));
 /// assert_eq!(tree.tables_below_root(), 3);
 ///
-/// let range = VirtRange { start: 0x40_0000, end: 0x40_1000 };
+/// let range = VirtRange::fixed::<0x40_0000, 0x40_1000>();
 /// tree.edit(on)?.unmap_range(range, Free::Empty, |_, frame, _| assert_eq!(frame, Pfn(9)));
 /// assert_eq!(tree.tables_below_root(), 0);
 /// tree.end(on, |_, _, _| {}).map_err(|refused| refused.error)?;
@@ -434,7 +434,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         }
         let on = self.on();
         let step = 1u64 << F::PAGE_SHIFT;
-        let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
+        let range = VirtRange::ordered(range.start & !(step - 1), range.end.next_multiple_of(step));
         check_frames::<F>(first, range.len() >> F::PAGE_SHIFT)?;
         F::expresses_in_tree(attr)?;
         flush_stale::<F, M>(&mut self.gather, range.start, range.end)?;
@@ -478,7 +478,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 
     pub(super) fn roll_back(&mut self, start: u64, end: u64) {
-        let range = VirtRange { start, end };
+        let range = VirtRange::ordered(start, end);
         self.tables.taking().unmap_sizes(range, Free::Empty, &mut self.gather, |_, _, _, _| {});
     }
 

@@ -14,7 +14,7 @@ use ptarmigan_hosted::{Host, HostMachine, NoTlb};
 use ptarmigan_linux::Plain;
 use std::collections::BTreeMap;
 
-const ALL: VirtRange = VirtRange { start: 0, end: 1 << 47 };
+const ALL: VirtRange = VirtRange::up_to(1 << 47);
 const PAGE: u64 = 4096;
 
 type X = X86_64;
@@ -23,7 +23,7 @@ type X = X86_64;
 type Model = BTreeMap<u64, (AreaFlags, u32, u64)>;
 
 fn range(start: u64, n: u64) -> VirtRange {
-    VirtRange { start: start * PAGE, end: (start + n) * PAGE }
+    VirtRange::new(start * PAGE, (start + n) * PAGE).unwrap()
 }
 
 type PlainMachine<'h> = HostMachine<'h, X, Plain<'h, DirectMap, &'h KernelMap<X, DirectMap>>, NoTlb>;

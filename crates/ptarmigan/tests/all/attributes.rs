@@ -37,7 +37,7 @@ fn trees<F: Format>() -> [u32; 2] {
         let mut tree = Tree::<F>::new(on, NORMAL).unwrap();
         let page = 1u64 << F::PAGE_SHIFT;
         let at = |n: u64| VirtAddr(VA + n * page);
-        let range = |n: u64| VirtRange { start: at(n).0, end: at(n + 1).0 };
+        let range = |n: u64| VirtRange::new(at(n).0, at(n + 1).0).unwrap();
         let plain = Attr::READ | Attr::USER;
         let special = plain | Attr::SPECIAL;
         let mut edit = tree.edit(on).unwrap();
@@ -50,13 +50,13 @@ fn trees<F: Format>() -> [u32; 2] {
                 assert_eq!(edit.map(at(0), PFN, given, NORMAL), mapped);
                 assert_eq!(edit.map_range(range(1), PFN, given), mapped);
                 assert_eq!(edit.cursor(range(2)).map(PFN, given, NORMAL), mapped);
-                edit.map_range(VirtRange { start: at(3).0, end: at(6).0 }, PFN, plain).unwrap();
+                edit.map_range(VirtRange::new(at(3).0, at(6).0).unwrap(), PFN, plain).unwrap();
                 edit.map(at(6), PFN, special, NORMAL).unwrap();
             }
             assert_eq!(edit.protect(at(3), given), says.map(|()| Some(plain)));
             assert_eq!(edit.cursor(range(4)).protect(given), says.map(|()| Some(plain)));
             // The second of two pages is to have them: the first is unchanged, too.
-            let both = VirtRange { start: at(5).0, end: at(7).0 };
+            let both = VirtRange::new(at(5).0, at(7).0).unwrap();
             let change = |old| if old == special { given } else { Attr::EXEC | old };
             assert_eq!(edit.change_range(both, change), says);
             let [first, last] = if says.is_ok() { [plain | Attr::EXEC, given] } else { [plain, special] };
@@ -66,7 +66,7 @@ fn trees<F: Format>() -> [u32; 2] {
                 let found = edit.query(at(n)).map(|(_, attr)| attr);
                 assert_eq!(found, expected, "{} page {n} of {given} ({:#x})", F::NAME, given.0);
             }
-            edit.unmap_range(VirtRange { start: at(0).0, end: at(7).0 }, Free::Never, |_, _, _| {});
+            edit.unmap_range(VirtRange::new(at(0).0, at(7).0).unwrap(), Free::Never, |_, _, _| {});
         }
         edit.flush();
         tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
@@ -215,7 +215,7 @@ fn executes<F: Format>() -> (bool, Attr) {
     on_machine::<F, _>(small(), |_, on| {
         let mut space = Space::<F>::new(on).unwrap();
         let page = 1u64 << F::PAGE_SHIFT;
-        let range = VirtRange { start: VA, end: VA + page };
+        let range = VirtRange::new(VA, VA + page).unwrap();
         let at = VirtAddr(VA);
         let both = AreaFlags::READ.with(AreaFlags::WRITE);
         space.edit(on).unwrap().mmap(range, both, 0).unwrap();
@@ -224,7 +224,7 @@ fn executes<F: Format>() -> (bool, Attr) {
         let attr = |space: &Space<F>| space.tree().query(on, at).unwrap().1;
         let changed = attr(&space);
         // A page that comes by a fault has the same.
-        let fresh = VirtRange { start: VA + 8 * page, end: VA + 9 * page };
+        let fresh = VirtRange::new(VA + 8 * page, VA + 9 * page).unwrap();
         space.edit(on).unwrap().mmap(fresh, AreaFlags::EXEC, 0).unwrap();
         space.fault(on, VirtAddr(fresh.start), Access::Exec).unwrap();
         let (_, came) = space.tree().query(on, VirtAddr(fresh.start)).unwrap();
@@ -271,7 +271,7 @@ fn marks<F: Format>() {
     on_machine::<F, _>(small(), |_, on| {
         let mut space = Space::<F>::new(on).unwrap();
         let page = 1u64 << F::PAGE_SHIFT;
-        let range = |first: u64, n: u64| VirtRange { start: VA + first * page, end: VA + (first + n) * page };
+        let range = |first: u64, n: u64| VirtRange::new(VA + first * page, VA + (first + n) * page).unwrap();
         let both = AreaFlags::READ.with(AreaFlags::WRITE);
         let soft = |space: &Space<F>, n: u64| {
             space.tree().query(on, VirtAddr(VA + n * page)).unwrap().1.only(Attr::SOFT)
@@ -339,7 +339,7 @@ fn a_bit_of_the_callers_own_stays_with_its_page_in_a_space() {
 fn pages_of_an_area_have_its_protection_key() {
     on_machine::<Keyed<X86_64>, _>(small(), |_, on| {
         let mut space = Space::<Keyed<X86_64>>::new(on).unwrap();
-        let range = |first: u64, n: u64| VirtRange { start: VA + first * 4096, end: VA + (first + n) * 4096 };
+        let range = |first: u64, n: u64| VirtRange::new(VA + first * 4096, VA + (first + n) * 4096).unwrap();
         let both = AreaFlags::READ.with(AreaFlags::WRITE);
         let keyed = |n| both.with_key(n).unwrap();
         let key = |space: &Space<Keyed<X86_64>>, n: u64| {
@@ -374,7 +374,7 @@ fn pages_of_an_area_have_its_protection_key() {
     assert_eq!((AreaFlags::READ.with_key(16), Attr::key(16)), (None, None));
     on_machine::<X86_64, _>(small(), |_, on| {
         let mut space = Space::<X86_64>::new(on).unwrap();
-        let range = VirtRange { start: VA, end: VA + 4096 };
+        let range = VirtRange::new(VA, VA + 4096).unwrap();
         let keyed = AreaFlags::READ.with_key(5).unwrap();
         let mut edit = space.edit(on).unwrap();
         let refused = |e: Result<(), ptarmigan::space::AreaError>| match e {
@@ -396,7 +396,7 @@ fn pages_of_an_area_have_its_protection_key() {
 fn an_encrypted_space_has_private_pages_and_a_tree_shares_some() {
     on_machine::<Sev<X86_64, 36>, _>(small(), |_, on| {
         let mut space = Space::<Sev<X86_64, 36>>::new(on).unwrap();
-        let range = VirtRange { start: VA, end: VA + 4096 };
+        let range = VirtRange::new(VA, VA + 4096).unwrap();
         space.edit(on).unwrap().mmap(range, AreaFlags::READ.with(AreaFlags::WRITE), 0).unwrap();
         space.fault(on, VirtAddr(VA), Access::Write).unwrap();
         let (_, attr) = space.tree().query(on, VirtAddr(VA)).unwrap();

@@ -19,7 +19,7 @@ const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
 
 fn pages(start: u64, n: u64) -> VirtRange {
-    VirtRange { start, end: start + n * PAGE }
+    VirtRange::new(start, start + n * PAGE).unwrap()
 }
 
 /// The translations in a CPU's TLB, by the number of the space when they were found.

@@ -22,7 +22,7 @@ const AT: u64 = 0x40_0000;
 const FULL: Told = Told::Forget(1, Scope::Full);
 
 fn pages(start: u64, n: u64) -> VirtRange {
-    VirtRange { start, end: start + n * PAGE }
+    VirtRange::new(start, start + n * PAGE).unwrap()
 }
 
 /// Maps and writes `n` pages.
@@ -171,10 +171,10 @@ fn a_heap_and_a_stack_that_grow_have_all_forget_first() {
             fill(a, &mut space, stack - 12 * PAGE, 2);
             space.edit(a).unwrap().munmap(pages(stack - 12 * PAGE, 2)).unwrap();
             told.take();
-            let place = VirtRange { start: stack - 16 * PAGE, end: stack + PAGE - down * PAGE };
+            let place = VirtRange::new(stack - 16 * PAGE, stack + PAGE - down * PAGE).unwrap();
             space.edit(a).unwrap().move_stack(place, RW).unwrap();
             assert_eq!(told.take().first(), Some(&FULL), "before anything else");
-            space.edit(a).unwrap().munmap(VirtRange { end: place.end - PAGE, ..place }).unwrap();
+            space.edit(a).unwrap().munmap(VirtRange::new(place.start, place.end - PAGE).unwrap()).unwrap();
             space.edit(a).unwrap().move_stack(pages(stack - PAGE, 2), RW).unwrap();
         }
     });
@@ -185,7 +185,7 @@ fn a_fault_whose_page_is_there_makes_up_for_flushes_left_to_the_cpu() {
     two!(64, |_m, a, b, space, told| {
         // The CPU may know links of tables that others have replaced.
         let at = AT + (2 << 20);
-        let all = VirtRange { start: at, end: at + (2 << 20) };
+        let all = VirtRange::new(at, at + (2 << 20)).unwrap();
         let device = |space: &mut Space<X86_64>, sizes| {
             let (memory, first) = (MemoryType::WriteBack, PhysAddr(2 << 30));
             // SAFETY: 1. no program runs in the space.

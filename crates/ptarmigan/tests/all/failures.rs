@@ -94,7 +94,7 @@ fn tables_are_counted_also_if_a_callback_panics() {
         // SAFETY: 1. no program runs in the tree.
         unsafe { edit.map(va(at), Pfn(77), Attr::USER | Attr::READ, NORMAL).unwrap() };
     }
-    let all = VirtRange { start: 0, end: X86_64::USER_END };
+    let all = VirtRange::up_to(X86_64::USER_END);
     let unwound = catch_unwind(AssertUnwindSafe(|| {
         edit.unmap_range(all, Free::Empty, |at, _, _| assert_eq!(at.0, BASE, "the callback fails"));
     }));

@@ -97,7 +97,7 @@ fn mapped<F: Format>() -> Vec<u32> {
     on_machine::<F, _>(small(), |_, on| {
         let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
         let mut edit = tree.edit(on).unwrap();
-        let range = VirtRange { start: VA, end: VA + 4 * 4096 };
+        let range = VirtRange::new(VA, VA + 4 * 4096).unwrap();
         // SAFETY: 1. no program runs in the tree.
         unsafe { edit.map_range(range, Pfn(64), Attr::USER | Attr::READ).unwrap() };
         let mapped = (0..4).map(|i| edit.query(VirtAddr(VA + i * 4096)).unwrap().0.0).collect();
@@ -215,7 +215,7 @@ fn pages_of_several_frames_are_cleared_ahead_whole() {
     let touched = HostConfig { bytes: 64 << 20, touch_data: true, use_lines: 1024, ..HostConfig::default() };
     on_machine::<Aarch64K64, _>(touched, |_, on| {
         let mut space = Space::<Aarch64K64>::new(on).unwrap();
-        let heap = VirtRange { start: 0x100_0000, end: 0x140_0000 };
+        let heap = VirtRange::fixed::<0x100_0000, 0x140_0000>();
         let rw = AreaFlags::READ.with(AreaFlags::WRITE);
         let mut cleared = 0;
         for _ in 0..4 {
@@ -253,7 +253,7 @@ fn maps<F: Format>(pfn: Pfn) -> [Result<(), MapError>; 2] {
     on_machine::<F, _>(small(), |_, on| {
         let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
         let mut edit = tree.edit(on).unwrap();
-        let range = VirtRange { start: VA, end: VA + (2 << F::PAGE_SHIFT) };
+        let range = VirtRange::new(VA, VA + (2 << F::PAGE_SHIFT)).unwrap();
         let attr = Attr::USER | Attr::READ;
         // SAFETY: 1. no program runs in the tree.
         let one = unsafe { edit.map(VirtAddr(VA - (1 << F::PAGE_SHIFT)), pfn, attr, AllocFlags::NORMAL) };
@@ -306,7 +306,7 @@ fn a_root_of_several_frames_is_mapped_forked_and_given_back() {
         // In the first and in the last entry of the root: the latter is in the second frame.
         let places = [VA, (1 << 40) - (1 << 30) + VA];
         for at in places {
-            space.edit(on).unwrap().mmap(VirtRange { start: at, end: at + 4096 }, rw, 0).unwrap();
+            space.edit(on).unwrap().mmap(VirtRange::new(at, at + 4096).unwrap(), rw, 0).unwrap();
             space.fault(on, VirtAddr(at), Access::Write).unwrap();
         }
         let root = space.tree().root();

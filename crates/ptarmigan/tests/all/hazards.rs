@@ -469,7 +469,7 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     assert_eq!(accounts.all(), (20 + 3) * FRAME_SIZE);
     tree.activate(on).expect("its tree");
     let mut edit = tree.edit(on).expect("its tree");
-    edit.unmap_range(VirtRange { start: 0, end: 5 << 21 }, Free::Empty, |_, _, _| ());
+    edit.unmap_range(VirtRange::new(0, 5 << 21).unwrap(), Free::Empty, |_, _, _| ());
     edit.flush();
     let seen = accounts.at_flushes.lock().unwrap().clone();
     assert_eq!(seen, [(20 + 3) * FRAME_SIZE], "unhooked, and not yet anybody else's");

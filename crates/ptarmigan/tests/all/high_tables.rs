@@ -52,7 +52,7 @@ fn programs<M: Machine<Policy = P> + ptarmigan::space::SpaceMachine, P: Policy, 
 ) -> Vec<u32> {
     let mut tables = Vec::new();
     let mut space = Space::<F>::new(on).expect("a space");
-    let area = |at: u64, pages: u64| VirtRange { start: at * MIB, end: at * MIB + pages * PAGE };
+    let area = |at: u64, pages: u64| VirtRange::new(at * MIB, at * MIB + pages * PAGE).unwrap();
     for at in [16, 64, 300, 700] {
         space.edit(on).unwrap().mmap(area(at, 3000), RW, 0).expect("an area");
         for page in (0..3000).step_by(7) {
@@ -120,7 +120,7 @@ fn a_fault_opens_a_high_table_twice_at_most() {
         let pin = slots[0].pin();
         let on = machine.on(&pin).unwrap();
         let mut space = Space::<X86Pae>::new(on).unwrap();
-        let area = VirtRange { start: 16 * MIB, end: 80 * MIB };
+        let area = VirtRange::new(16 * MIB, 80 * MIB).unwrap();
         space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
         // Tables at hand, so that no page has to be cleared.
         for at in (area.start..area.end).step_by(2 << 20) {
@@ -149,7 +149,7 @@ fn tables_are_low_where_high_memory_is_full() {
         let pin = slots[0].pin();
         let on = machine.on(&pin).unwrap();
         let mut space = Space::<X86Pae>::new(on).unwrap();
-        let area = VirtRange { start: 16 * MIB, end: 1616 * MIB };
+        let area = VirtRange::new(16 * MIB, 1616 * MIB).unwrap();
         space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
         for at in (area.start..area.end).step_by(2 << 20) {
             space.fault(on, VirtAddr(at), Access::Read).unwrap();
@@ -166,7 +166,7 @@ fn tables_are_low_where_high_memory_is_full() {
 fn sparse_programs(machine: &High<'_, X86Pae>, slots: &[CpuSlot], most: usize) -> (usize, u64) {
     let pin = slots[0].pin();
     let on = machine.on(&pin).unwrap();
-    let area = VirtRange { start: 16 * MIB, end: 1040 * MIB };
+    let area = VirtRange::new(16 * MIB, 1040 * MIB).unwrap();
     let (mut spaces, mut tables) = (Vec::new(), 0);
     for _ in 0..most {
         let Ok(mut space) = Space::<X86Pae>::new(on) else { break };
@@ -222,7 +222,7 @@ fn a_space_with_many_tables_gets_high_ones_while_there_is_little_low_memory() {
         let share = machine.table_share();
         assert_eq!(share, 163, "one of a hundred of 16,384 frames");
         let mut space = Space::<X86Pae>::new(on).unwrap();
-        let area = VirtRange { start: 16 * MIB, end: 1040 * MIB };
+        let area = VirtRange::new(16 * MIB, 1040 * MIB).unwrap();
         space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
         for at in (area.start..area.end).step_by(2 << 20) {
             space.fault(on, VirtAddr(at), Access::Read).unwrap();
@@ -243,7 +243,7 @@ fn threads_fault_in_one_space_with_high_tables() {
             let pin = slots[0].pin();
             let on = machine.on(&pin).unwrap();
             let mut space = Space::<X86Pae>::new(on).unwrap();
-            let area = VirtRange { start: 16 * MIB, end: 216 * MIB };
+            let area = VirtRange::new(16 * MIB, 216 * MIB).unwrap();
             space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
             SharedSpace::new(space)
         };
@@ -279,7 +279,7 @@ fn memory_says_what_is_in_high_memory() {
         let free = |memory: &Memory| memory.low_free + memory.high_free;
         let before = machine.policy().memory();
         let mut space = Space::<X86Pae>::new(on).unwrap();
-        let area = VirtRange { start: 16 * MIB, end: 116 * MIB };
+        let area = VirtRange::new(16 * MIB, 116 * MIB).unwrap();
         space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
         for at in (area.start..area.end).step_by(2 << 20) {
             space.fault(on, VirtAddr(at), Access::Read).unwrap();
@@ -310,7 +310,7 @@ fn without_high_memory_all_tables_are_low() {
         let pin = slots[0].pin();
         let on = machine.on(&pin).unwrap();
         let mut space = Space::<X86Pae>::new(on).unwrap();
-        let area = VirtRange { start: 16 * MIB, end: 18 * MIB };
+        let area = VirtRange::new(16 * MIB, 18 * MIB).unwrap();
         space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
         space.fault(on, VirtAddr(area.start), Access::Write).unwrap();
         assert_eq!((machine.policy().counts().high.allocs, windows.opened()), (0, 0));

@@ -39,7 +39,7 @@ use Call::{Fork, Keep, Lock, Map, MapFile, Move, Protect, Unlock, Unmap, Write};
 type Case<'a> = (&'a str, &'a [Call], &'a [(u64, u64)]);
 
 fn pages(at: u64, n: u64) -> VirtRange {
-    VirtRange { start: BASE + at * PAGE, end: BASE + (at + n) * PAGE }
+    VirtRange::new(BASE + at * PAGE, BASE + (at + n) * PAGE).unwrap()
 }
 
 /// Makes the calls; returns the areas below page 20.

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 type F = X86_64;
-const AREA: VirtRange = VirtRange { start: 0x40_0000, end: 0x40_1000 };
+const AREA: VirtRange = VirtRange::fixed::<0x40_0000, 0x40_1000>();
 
 /// TLBs that count requests, and fail once when they are told to.
 #[derive(Default)]

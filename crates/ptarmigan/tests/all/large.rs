@@ -42,7 +42,7 @@ impl<F: Format, M: Machine> Unused for TreeMut<'_, F, M> {
 /// All leaves of a tree.
 pub fn leaves<F: Format, M: Machine>(on: On<'_, M>, tree: &Tree<F>) -> Vec<Mapped> {
     let mut leaves = Vec::new();
-    let all = VirtRange { start: 0, end: F::USER_END };
+    let all = VirtRange::up_to(F::USER_END);
     tree.view().walk_leaves(on, all, |leaf| leaves.push(leaf)).unwrap();
     leaves
 }

@@ -62,7 +62,7 @@ fn space<M: SpaceMachine>(on: On<'_, M>, at: VirtRange, flags: AreaFlags, object
 
 /// Offsets and binary logarithms of the bytes of all leaves from `base` on.
 fn leaves<M: SpaceMachine>(on: On<'_, M>, space: &Space<X86_64>, base: u64) -> Vec<(u64, u32)> {
-    let (mut leaves, all) = (Vec::new(), VirtRange { start: 0, end: X86_64::USER_END });
+    let (mut leaves, all) = (Vec::new(), VirtRange::up_to(X86_64::USER_END));
     space
         .tree()
         .walk_leaves(on, all, |leaf| leaves.push((leaf.at.0.wrapping_sub(base), leaf.shift)))

@@ -23,7 +23,7 @@ const PRIVATE: AreaFlags = RW.with(AreaFlags::BACKED).with(AreaFlags::LARGE);
 
 /// Binary logarithms of the bytes of all leaves.
 fn shifts<F: Format, M: SpaceMachine>(on: On<'_, M>, space: &Space<F>) -> Vec<u32> {
-    let (mut shifts, all) = (Vec::new(), VirtRange { start: 0, end: F::USER_END });
+    let (mut shifts, all) = (Vec::new(), VirtRange::up_to(F::USER_END));
     space.tree().walk_leaves(on, all, |leaf| shifts.push(leaf.shift)).unwrap();
     shifts
 }
@@ -267,7 +267,7 @@ fn object_of<F: Format>() {
     let mut space = Space::<F>::new(on).unwrap();
     let mut edit = space.edit(on).unwrap();
     let size = edit.large_page_size().unwrap_or(1 << F::shift(Level(1)));
-    let at = VirtRange { start: 4 * size, end: 5 * size };
+    let at = VirtRange::new(4 * size, 5 * size).unwrap();
     edit.mmap(at, SHARED, Object { id: 1, offset: 0 }).unwrap();
     // Faults reserve no tables of several frames.
     let large = edit.large_page_size().is_some() && F::LAYOUT.table_shift[0] == 12;
@@ -280,7 +280,7 @@ fn object_of<F: Format>() {
         let (pfn, attr) = space.tree().query(on, last).unwrap();
         let own = Pfn((1 << 19) + ((size >> F::PAGE_SHIFT) - 1) as u32);
         assert!(pfn == own && attr.has(Attr::SPECIAL | Attr::WRITE), "{}: {attr:?}", F::NAME);
-        let gone = VirtRange { start: last.0, end: at.end };
+        let gone = VirtRange::new(last.0, at.end).unwrap();
         space.edit(on).unwrap().madvise(gone, Advice::DontNeed).unwrap();
         assert_eq!(space.tree().query(on, last), None);
         assert_eq!(shifts(on, &space).len() as u64, if large { (size >> F::PAGE_SHIFT) - 1 } else { 0 });

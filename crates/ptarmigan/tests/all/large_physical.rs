@@ -48,7 +48,7 @@ fn leaves<F: Format, M: SpaceMachine>(
     base: u64,
     offset: u64,
 ) -> Vec<(u64, u32)> {
-    let (mut leaves, all) = (Vec::new(), VirtRange { start: 0, end: F::USER_END });
+    let (mut leaves, all) = (Vec::new(), VirtRange::up_to(F::USER_END));
     let visit = |leaf: ptarmigan::table::Mapped| {
         let from = leaf.at.0.wrapping_sub(base);
         assert_eq!(leaf.frame.addr().0, DEVICE.wrapping_add(offset).wrapping_add(from), "{leaf:?}");
@@ -367,7 +367,7 @@ fn groups_of<F: Format>(level: Level, group: u64) {
     on_machine::<F, _>(host(), |host, on| {
         let (leaf, page) = (1u64 << F::shift(level), 1u64 << F::PAGE_SHIFT);
         let start = 4 * group;
-        let at = VirtRange { start: start - leaf, end: start + group + leaf };
+        let at = VirtRange::new(start - leaf, start + group + leaf).unwrap();
         let shift = group.trailing_zeros();
         let is = |space: &Space<F>, at| shifts(&leaves(on, space, at, group - leaf));
         let whole = [F::shift(level), shift, F::shift(level)];
@@ -399,7 +399,7 @@ fn groups_of<F: Format>(level: Level, group: u64) {
         }
         // It moves as one where it is aligned, and as leaves where not.
         for (apart, expected) in [(8 * group, 3), (16 * group + leaf, 2 + (group / leaf) as usize)] {
-            let to = VirtRange { start: at.start + apart, end: at.end + apart };
+            let to = VirtRange::new(at.start + apart, at.end + apart).unwrap();
             space.edit(on).unwrap().mremap(at, to, false).unwrap();
             assert_eq!(is(&space, to.start).len(), expected, "{}", F::NAME);
             space.edit(on).unwrap().mremap(to, at, false).unwrap();
@@ -410,7 +410,7 @@ fn groups_of<F: Format>(level: Level, group: u64) {
         // Without a part, the others are no group any more, and without memory.
         on.drain();
         starving(host, || {
-            let gone = VirtRange { start: last.0, end: last.0 + page };
+            let gone = VirtRange::new(last.0, last.0 + page).unwrap();
             space.edit(on).unwrap().madvise(gone, Advice::DontNeed).unwrap();
         });
         let parts = if level == Level::PTE { 0 } else { leaf / page - 1 };
@@ -457,7 +457,7 @@ fn sizes_of<F: Format>() {
                 let (page, leaf) = (1u64 << F::PAGE_SHIFT, 1u64 << F::shift(level));
                 let device = 1u64 << 31;
                 let start = leaf.max(page * 64);
-                let at = VirtRange { start, end: start + leaf + page };
+                let at = VirtRange::new(start, start + leaf + page).unwrap();
                 let mut space = Space::<F>::new(on).unwrap();
                 // SAFETY: 1. no program runs in the space.
                 let mapped = unsafe {
@@ -485,7 +485,7 @@ fn sizes_of<F: Format>() {
                 is(&child, last);
                 child.end(on).unwrap();
                 // A page goes, and the others stay what they are.
-                space.edit(on).unwrap().munmap(VirtRange { start, end: start + page }).unwrap();
+                space.edit(on).unwrap().munmap(VirtRange::new(start, start + page).unwrap()).unwrap();
                 if level > Level::PTE {
                     is(&space, last);
                     is(&space, VirtAddr(start + page));

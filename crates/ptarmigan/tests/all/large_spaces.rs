@@ -30,7 +30,7 @@ pub fn space<M: SpaceMachine>(on: On<'_, M>, bytes: u64) -> Space<X86_64> {
 /// Offsets and binary logarithms of the bytes of all leaves from `AT` on.
 pub fn leaves<M: SpaceMachine>(on: On<'_, M>, space: &Space<X86_64>) -> Vec<(u64, u32)> {
     let mut leaves = Vec::new();
-    let all = VirtRange { start: 0, end: X86_64::USER_END };
+    let all = VirtRange::up_to(X86_64::USER_END);
     space.tree().walk_leaves(on, all, |leaf| leaves.push((leaf.at.0.wrapping_sub(AT), leaf.shift))).unwrap();
     leaves
 }

@@ -269,7 +269,7 @@ fn freed(host: &Host<X86_64>, slots: &[CpuSlot], policy: impl Policy) -> (usize,
     let pin = slots[0].pin();
     let on = m.on(&pin).unwrap();
     let mut space = Space::<X86_64>::new(on).unwrap();
-    let area = VirtRange { start: 0x40_0000, end: 0x40_8000 };
+    let area = VirtRange::fixed::<0x40_0000, 0x40_8000>();
     space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
     space.fault(on, VirtAddr(0x40_0000), Access::Write).unwrap();
     let tables = space.tree().tables_below_root() as usize + 1;

@@ -21,7 +21,7 @@ type X = X86_64;
 type PlainMachine<'h> = HostMachine<'h, X, Plain<'h, DirectMap, &'h KernelMap<X, DirectMap>>, NoTlb>;
 
 fn pages(start: u64, n: u64) -> VirtRange {
-    VirtRange { start, end: start + n * PAGE }
+    VirtRange::new(start, start + n * PAGE).unwrap()
 }
 
 /// Calls `f` on an empty space, which it has to end. All frames are back afterwards.
@@ -168,7 +168,7 @@ fn stacks_grow_by_linuxs_rules() {
     on_space(|on, mut space| {
         let stack = |space: &mut Space<X>, below: Option<AreaFlags>| {
             let mut edit = space.edit(on).unwrap();
-            edit.munmap(VirtRange { start: PAGE, end: 4 * BASE }).unwrap();
+            edit.munmap(VirtRange::new(PAGE, 4 * BASE).unwrap()).unwrap();
             edit.mmap(pages(BASE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();
             if let Some(flags) = below {
                 edit.mmap(pages(BASE - 20 * PAGE, 1), flags, 0).unwrap();

@@ -32,7 +32,7 @@ struct End {
 /// Writes to one page in the span of each leaf table of a process.
 fn sparse<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<X86Pae>) -> Result<(), NoFrame> {
     let flags = AreaFlags::READ.with(AreaFlags::WRITE);
-    match space.edit(on).expect("no flush goes on").mmap(VirtRange { start: 0, end: USER }, flags, 0) {
+    match space.edit(on).expect("no flush goes on").mmap(VirtRange::new(0, USER).unwrap(), flags, 0) {
         Ok(_) => {}
         Err(AreaError::NoFrame(e)) => return Err(e),
         Err(e) => panic!("{e}"),

@@ -15,7 +15,7 @@ const RW: AreaFlags = AreaFlags(3);
 const MOST: usize = MAX_AREAS as usize;
 
 fn page(at: u64) -> VirtRange {
-    VirtRange { start: BASE + at * PAGE, end: BASE + (at + 1) * PAGE }
+    VirtRange::new(BASE + at * PAGE, BASE + (at + 1) * PAGE).unwrap()
 }
 
 macro_rules! on_space {
@@ -58,7 +58,7 @@ fn check<M: SpaceMachine>(space: &Space<X86_64>, on: On<'_, M>) {
     let (mut n, mut end) = (0, 0);
     space
         .areas()
-        .each(on, VirtRange { start: 0, end: 1 << 47 }, |area| {
+        .each(on, VirtRange::new(0, 1 << 47).unwrap(), |area| {
             assert!(area.start >= end && area.end > area.start, "{area:?}");
             (n, end) = (n + 1, area.end);
             assert_eq!(space.areas().find(on, area.end - 1), Some(*area));
@@ -100,7 +100,7 @@ fn a_space_has_as_many_areas_in_any_order() {
 fn cuts_end_where_there_are_as_many_areas() {
     for name in ["up", "down", "mixed", "bits reversed"] {
         on_space!(|on, space| {
-            let all = VirtRange { start: BASE, end: BASE + 2 * PLACES * PAGE };
+            let all = VirtRange::new(BASE, BASE + 2 * PLACES * PAGE).unwrap();
             space.edit(on).unwrap().mmap(all, RW, 0).unwrap();
             let places = order(name);
             let mut protect = |at: u64| space.edit(on).unwrap().mprotect(page(2 * at + 1), AreaFlags::READ);

@@ -47,7 +47,7 @@ fn another_key_is_no_gain_whatever_its_number() {
     let on = machine.on(&pin).unwrap();
     let mut space = Space::<Keyed<X86_64>>::new(on).unwrap();
     space.activate(on).unwrap();
-    let range = VirtRange { start: VA, end: VA + 4096 };
+    let range = VirtRange::new(VA, VA + 4096).unwrap();
     let keyed = |n| AreaFlags::READ.with_key(n).unwrap();
     space.edit(on).unwrap().mmap(range, keyed(1), 0).unwrap();
     space.fault(on, VirtAddr(VA), Access::Read).unwrap();
@@ -79,7 +79,7 @@ fn device<F: Format>() {
         on_machine::<F, _>(small(), |_, on| {
             let page = 1u64 << F::PAGE_SHIFT;
             let at = |n: u64| VirtAddr(VA + n * page);
-            let range = |first: u64, n: u64| VirtRange { start: at(first).0, end: at(first + n).0 };
+            let range = |first: u64, n: u64| VirtRange::new(at(first).0, at(first + n).0).unwrap();
             let mut space = Space::<F>::new(on).unwrap();
             // SAFETY: 1. no program runs in the space.
             let mapped =
@@ -152,7 +152,7 @@ fn an_area_of_a_device_keeps_its_memory_type_and_its_frames() {
 #[test]
 fn physical_memory_is_mapped_by_the_call_for_it_alone_and_does_not_grow() {
     on_machine::<Sv39, _>(small(), |_, on| {
-        let range = |first: u64, n: u64| VirtRange { start: VA + first * 4096, end: VA + (first + n) * 4096 };
+        let range = |first: u64, n: u64| VirtRange::new(VA + first * 4096, VA + (first + n) * 4096).unwrap();
         let mut space = Space::<Sv39>::new(on).unwrap();
         let mut edit = space.edit(on).unwrap();
         edit.mmap(range(0, 1), BOTH, 0).unwrap();
@@ -174,7 +174,7 @@ fn physical_memory_is_mapped_by_the_call_for_it_alone_and_does_not_grow() {
             assert!(result.unwrap_err().to_string().contains(&format!("{}", PhysAddr(bad))));
         }
         assert!(matches!(
-            map(VirtRange { start: VA + 1, end: VA + 4096 }, DEVICE, usual),
+            map(VirtRange::new(VA + 1, VA + 4096).unwrap(), DEVICE, usual),
             Err(AreaError::BadRange(_))
         ));
         assert_eq!(edit.area(VirtAddr(VA)), Some(before));

@@ -216,7 +216,7 @@ fn extremes<F: Format>() {
     let pin = cpus[0].pin();
     let on = m.on(&pin).unwrap();
     let mut space = Space::<F>::new(on).unwrap();
-    let range = VirtRange { start: 0x40_0000, end: 0x60_0000 };
+    let range = VirtRange::fixed::<0x40_0000, 0x60_0000>();
     let mut edit = space.edit(on).unwrap();
     edit.mmap(range, AreaFlags::READ.with(AreaFlags::WRITE), 0).unwrap();
     for va in [0, F::USER_END.wrapping_sub(1), F::USER_END, 1 << 63, u64::MAX - 4096, u64::MAX] {

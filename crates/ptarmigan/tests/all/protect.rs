@@ -12,7 +12,7 @@ const PAGE: u64 = 4096;
 const BASE: u64 = 0x4000_0000;
 
 fn pages(first: u64, n: u64) -> VirtRange {
-    VirtRange { start: BASE + first * PAGE, end: BASE + (first + n) * PAGE }
+    VirtRange::new(BASE + first * PAGE, BASE + (first + n) * PAGE).unwrap()
 }
 
 /// Pages: 0 written, 1 read, 2 not touched, 3 of an object and written privately, 4 of an object

@@ -126,7 +126,7 @@ fn serves<F: Format, O: Objects>(m: &Parts<'_, F, O>) {
     let on = m.on(&pin).expect("its own pin");
     let before = m.frames().counts().free;
     let mut space = Space::<F>::new(on).expect("memory for a root");
-    let heap = VirtRange { start: 0x40_0000, end: 0x48_0000 };
+    let heap = VirtRange::fixed::<0x40_0000, 0x48_0000>();
     let flags = AreaFlags::READ.with(AreaFlags::WRITE);
     space.edit(on).expect("its machine").mmap(heap, flags, 0).expect("free");
     let page = 1usize << F::PAGE_SHIFT;
@@ -422,7 +422,7 @@ fn areas_show_the_kernels_objects() {
     let pin = pin(&m);
     let on = m.on(&pin).expect("its own pin");
     let mut space = Space::<X86_64>::new(on).expect("memory");
-    let at = VirtRange { start: 0x10_0000, end: 0x10_3000 };
+    let at = VirtRange::fixed::<0x10_0000, 0x10_3000>();
     let object = ptarmigan::space::Object { id: 3, offset: 0 };
     space
         .edit(on)
@@ -466,7 +466,7 @@ fn a_fault_that_reads_maps_the_pages_around_that_are_at_hand() {
     for shared in [false, true] {
         let mut space = Space::<X86_64>::new(on).expect("memory");
         // Page 5 of the object lies at page 7 of a block of 16 pages.
-        let all = VirtRange { start: 0x10_2000, end: 0x10_2000 + (60 << 12) };
+        let all = VirtRange::new(0x10_2000, 0x10_2000 + (60 << 12)).unwrap();
         let kind = if shared { AreaFlags::SHARED } else { AreaFlags::BACKED };
         let flags = AreaFlags::READ.with(AreaFlags::WRITE).with(kind);
         space.edit(on).expect("its machine").mmap(all, flags, 1).expect("free");

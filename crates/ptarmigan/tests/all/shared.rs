@@ -18,7 +18,7 @@ const BASE: u64 = 0x4000_0000;
 const REGION: u64 = 2 << 20;
 
 fn pages(start: u64, n: u64) -> VirtRange {
-    VirtRange { start, end: start + n * PAGE }
+    VirtRange::new(start, start + n * PAGE).unwrap()
 }
 
 #[test]

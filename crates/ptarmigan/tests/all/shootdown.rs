@@ -20,7 +20,7 @@ const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
 
 fn pages(start: u64, n: u64) -> VirtRange {
-    VirtRange { start, end: start + n * PAGE }
+    VirtRange::new(start, start + n * PAGE).unwrap()
 }
 
 /// The requests to each CPU.

@@ -31,7 +31,7 @@ fn rw() -> AreaFlags {
 }
 
 fn pages(first: u64, n: u64) -> VirtRange {
-    VirtRange { start: first, end: first + n * PAGE }
+    VirtRange::new(first, first + n * PAGE).unwrap()
 }
 
 /// How a parent gives up a page that it shares with its child.
@@ -326,7 +326,7 @@ fn a_callback_cannot_take_the_space_that_its_own_fault_is_reading() {
     let _ = MACHINE.set(Reentrant { inner });
     let on = MACHINE.get().unwrap().on(&pin).unwrap();
     let mut space = Space::<X>::new(on).unwrap();
-    let area = VirtRange { start: VA, end: VA + 0x20_0000 };
+    let area = VirtRange::new(VA, VA + 0x20_0000).unwrap();
     space.edit(on).unwrap().mmap(area, AreaFlags::READ.with(AreaFlags::BACKED), 0).unwrap();
     space.fault(on, VirtAddr(VA), Access::Read).unwrap();
     let _ = SPACE.set(SharedSpace::new(space));

@@ -19,7 +19,7 @@ fn rw() -> AreaFlags {
 
 /// The last `n` pages below `end`.
 fn below(end: u64, n: u64) -> VirtRange {
-    VirtRange { start: end - n * PAGE, end }
+    VirtRange::new(end - n * PAGE, end).unwrap()
 }
 
 /// Returns the mapped pages, counted down from `end`, and whether each may be written.

@@ -39,7 +39,7 @@ fn rw() -> AreaFlags {
 }
 
 fn pages(first: u64, n: u64) -> VirtRange {
-    VirtRange { start: first, end: first + n * PAGE }
+    VirtRange::new(first, first + n * PAGE).unwrap()
 }
 
 fn unwinds<R>(f: impl FnOnce() -> R) -> bool {

@@ -26,7 +26,7 @@ type M = HostMachine<'static, F, Lists, &'static Hooked>;
 
 const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
-const AREA: VirtRange = VirtRange { start: 0x40_0000, end: 0x40_4000 };
+const AREA: VirtRange = VirtRange::fixed::<0x40_0000, 0x40_4000>();
 
 /// The MMU functions that the library calls on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -47,7 +47,7 @@ fn parent_and_child_write_and_exit_at_the_same_time() {
         let on = m.on(&pin).unwrap();
         for _ in 0..ROUNDS {
             let mut space = Space::new(on).unwrap();
-            let area = VirtRange { start: BASE, end: BASE + PAGES * 4096 };
+            let area = VirtRange::new(BASE, BASE + PAGES * 4096).unwrap();
             space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
             for i in 0..PAGES {
                 space.fault(on, va(BASE + i * 4096), Access::Write).unwrap();
@@ -85,7 +85,7 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
                     let rng = Rng::new(u64::from(slot.cpu().0) + 1);
                     for _ in 0..40 {
                         let mut space = Space::<X86_64>::new(on).unwrap();
-                        let area = VirtRange { start: BASE, end: BASE + (64 << 20) };
+                        let area = VirtRange::new(BASE, BASE + (64 << 20)).unwrap();
                         space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
                         for _ in 0..200 {
                             let at = BASE + rng.below(64 << 20);
@@ -94,7 +94,7 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
                         space
                             .edit(on)
                             .unwrap()
-                            .munmap(VirtRange { start: BASE, end: BASE + (32 << 20) })
+                            .munmap(VirtRange::new(BASE, BASE + (32 << 20)).unwrap())
                             .unwrap();
                         space.end(on).unwrap();
                     }

@@ -201,7 +201,7 @@ unsafe impl<P: Policy> Layer<P> for FailsOnce<'_> {
 #[test]
 fn the_next_flush_makes_up_for_one_that_a_layer_kept_from_beginning() {
     let rw = AreaFlags::READ.with(AreaFlags::WRITE);
-    let page = |start| VirtRange { start, end: start + PAGE };
+    let page = |start| VirtRange::new(start, start + PAGE).unwrap();
     let host = Host::<X>::new(small(2)).unwrap();
     let model = ExactTlbs::default();
     let slots = host.slots();

@@ -671,7 +671,7 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let on = m.on(&pin).unwrap();
-    let area = VirtRange { start: 0x40_0000, end: 0x44_0000 };
+    let area = VirtRange::fixed::<0x40_0000, 0x44_0000>();
     for round in 0..3 {
         let mut space = Space::<X86_64>::new(on).unwrap();
         space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();

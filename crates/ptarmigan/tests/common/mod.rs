@@ -364,7 +364,7 @@ pub fn scan<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, tree: TreeRef<
     // `walk` follows the maps of touched cache lines: a mapping that it does not find has lost its
     // line.
     let mut walked = Pages::new();
-    tree.walk(on, VirtRange { start: 0, end: F::USER_END }, |va, pfn, attr| {
+    tree.walk(on, VirtRange::up_to(F::USER_END), |va, pfn, attr| {
         assert!(walked.insert(va.0, (pfn, attr)).is_none(), "{va} was visited twice");
     })
     .expect("a tree of this machine");
@@ -461,7 +461,7 @@ pub fn va(at: u64) -> VirtAddr {
 }
 
 pub fn range(start: u64, end: u64) -> VirtRange {
-    VirtRange { start, end }
+    VirtRange::new(start, end).unwrap()
 }
 
 mod policy;

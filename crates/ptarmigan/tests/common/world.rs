@@ -178,7 +178,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     }
 
     fn bytes(start: u64, end: u64) -> VirtRange {
-        VirtRange { start: start * PAGE, end: end * PAGE }
+        VirtRange::new(start * PAGE, end * PAGE).unwrap()
     }
 
     /// A page that is mapped, or nearly.
@@ -762,7 +762,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
                 let default = self.word(known) == self.default_word(known.flags);
                 assert!(default || mapped.contains_key(&va), "space {}: page {va:#x} is lost", process.id);
             }
-            let all = VirtRange { start: 0, end: F::USER_END };
+            let all = VirtRange::up_to(F::USER_END);
             let mut covered = 0;
             process.space.areas().each(here, all, |a| covered += (a.end - a.start) / PAGE).expect(OURS);
             assert_eq!(covered, process.model.pages.len() as u64, "pages in areas of space {}", process.id);

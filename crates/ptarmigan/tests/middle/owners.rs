@@ -58,7 +58,7 @@ type Lists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>>;
 type Small<'h> = HostMachine<'h, X86_64, Lists<'h>, NoTlb>;
 
 fn area() -> VirtRange {
-    VirtRange { start: 0x40_0000, end: 0x40_0000 + PAGE }
+    VirtRange::new(0x40_0000, 0x40_0000 + PAGE).unwrap()
 }
 
 const VA: VirtAddr = VirtAddr(0x40_0000);
@@ -343,7 +343,7 @@ fn machines_on_one_host_with_slots_of_their_own_clear_no_page_of_each_other() {
 fn fill_again_and_again<M: SpaceMachine>(on: On<'_, M>, rounds: u64) {
     for _ in 0..rounds {
         let mut space = Space::<X86_64>::new(on).unwrap();
-        let heap = VirtRange { start: VA.0, end: VA.0 + 64 * PAGE };
+        let heap = VirtRange::new(VA.0, VA.0 + 64 * PAGE).unwrap();
         let flags = AreaFlags::READ.with(AreaFlags::WRITE);
         space.edit(on).unwrap().mmap(heap, flags, 0).unwrap();
         for at in (heap.start..heap.end).step_by(PAGE as usize) {

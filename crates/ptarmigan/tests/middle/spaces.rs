@@ -46,7 +46,7 @@ unsafe impl<P: Policy> Layer<P> for Unwinding<'_> {
 }
 
 fn pages(at: u64, n: u64) -> VirtRange {
-    VirtRange { start: at, end: at + n * PAGE }
+    VirtRange::new(at, at + n * PAGE).unwrap()
 }
 
 fn rw() -> AreaFlags {
@@ -84,7 +84,7 @@ fn map_again<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, on: On<'_, M>,
 
 /// Areas tell fork and faults of their private and their large pages.
 fn assert_areas_know<F: Watchable, M: SpaceMachine>(number: usize, on: On<'_, M>, space: &Space<F>) {
-    let all = VirtRange { start: 0, end: F::USER_END };
+    let all = VirtRange::up_to(F::USER_END);
     let see = |leaf: ptarmigan::table::Mapped| {
         let (is_large, private) = (leaf.level > Level::PTE, !leaf.attr.has(Attr::SPECIAL));
         let areas = space.areas().each(on, leaf.range(), |area| {
@@ -136,7 +136,7 @@ fn call<F: Watchable, M: SpaceMachine>(
             Ok(child) => {
                 made.spaces.push(child);
                 let child = made.spaces.last_mut().unwrap();
-                let to = VirtRange { start: 0x97f0_0000, end: 0x97ff_3000 };
+                let to = VirtRange::fixed::<0x97f0_0000, 0x97ff_3000>();
                 child.edit(on).unwrap().move_stack(to, rw()).is_ok()
             }
             Err(_) => false,
@@ -172,7 +172,7 @@ fn call<F: Watchable, M: SpaceMachine>(
             Ok(tree) => {
                 made.trees.push(tree);
                 let tree = made.trees.last_mut().unwrap();
-                let all = VirtRange { start: SPAN - PAGE, end: 6 * SPAN };
+                let all = VirtRange::new(SPAN - PAGE, 6 * SPAN).unwrap();
                 // SAFETY: 1. no program runs in the tree.
                 unsafe { tree.edit(on).unwrap().map_range(all, Pfn(7), Attr::READ) }.is_ok()
             }
@@ -228,7 +228,7 @@ fn call<F: Watchable, M: SpaceMachine>(
             let Ok(tree) = Tree::<F>::new(on, NORMAL) else { return false };
             made.trees.push(tree);
             let tree = made.trees.last_mut().unwrap();
-            let all = VirtRange { start: SPAN - PAGE, end: 2 * SPAN };
+            let all = VirtRange::new(SPAN - PAGE, 2 * SPAN).unwrap();
             // SAFETY: 1. no program runs in the tree.
             let mapped = unsafe { tree.edit(on).unwrap().map_range(all, Pfn(7), Attr::READ) };
             let mut edit = tree.edit(on).unwrap();
@@ -246,9 +246,10 @@ fn call<F: Watchable, M: SpaceMachine>(
         17 => {
             let mut edit = space.edit(on).unwrap();
             let size = edit.large_page_size().unwrap_or(SPAN);
-            let large = VirtRange { start: 64 * SPAN, end: 64 * SPAN + 2 * size };
-            let (first, second) = (VirtRange { end: large.start + size, ..large }, large.start + size);
-            let to = VirtRange { start: 80 * SPAN, end: 80 * SPAN + size };
+            let large = VirtRange::new(64 * SPAN, 64 * SPAN + 2 * size).unwrap();
+            let (first, second) =
+                (VirtRange::new(large.start, large.start + size).unwrap(), large.start + size);
+            let to = VirtRange::new(80 * SPAN, 80 * SPAN + size).unwrap();
             edit.set_large_pages(LargePages { in_new_areas: false, copy: true });
             let mapped = edit.mmap(large, rw().with(AreaFlags::LARGE), 0).is_ok();
             let mut faults = |at| space.fault(on, VirtAddr(at), Access::Write).is_ok();
@@ -277,7 +278,7 @@ fn call<F: Watchable, M: SpaceMachine>(
         18 => {
             let mut edit = space.edit(on).unwrap();
             let size = edit.large_page_size().unwrap_or(SPAN);
-            let all = VirtRange { start: 64 * SPAN, end: 64 * SPAN + 2 * size + PAGE };
+            let all = VirtRange::new(64 * SPAN, 64 * SPAN + 2 * size + PAGE).unwrap();
             let (device, sizes) = (PhysAddr(2 << 30), Sizes::up_to(Level(1)).with_groups());
             // SAFETY: 1. the software MMUs make no accesses to it.
             let mapped = unsafe { edit.map_physical_large(all, rw(), device, MemoryType::WriteBack, sizes) };
@@ -301,7 +302,7 @@ fn call<F: Watchable, M: SpaceMachine>(
         19 => {
             let mut edit = space.edit(on).unwrap();
             let size = edit.large_page_size().unwrap_or(SPAN);
-            let all = VirtRange { start: 64 * SPAN, end: 64 * SPAN + 2 * size };
+            let all = VirtRange::new(64 * SPAN, 64 * SPAN + 2 * size).unwrap();
             let flags = rw().with(AreaFlags::SHARED).with(AreaFlags::LARGE);
             let mapped = edit.mmap(all, flags, 1).is_ok();
             if !(mapped && space.fault(on, VirtAddr(all.start), Access::Read).is_ok()) {
@@ -317,7 +318,7 @@ fn call<F: Watchable, M: SpaceMachine>(
         20 => {
             let mut edit = space.edit(on).unwrap();
             let size = edit.large_page_size().unwrap_or(SPAN);
-            let large = VirtRange { start: 64 * SPAN, end: 64 * SPAN + 2 * size };
+            let large = VirtRange::new(64 * SPAN, 64 * SPAN + 2 * size).unwrap();
             let mapped = edit.mmap(large, rw().with(AreaFlags::LARGE), 0).is_ok();
             let mut faults = |at, access| space.fault(on, VirtAddr(at), access).is_ok();
             let (first, second) = (large.start, large.start + size);
@@ -335,7 +336,7 @@ fn call<F: Watchable, M: SpaceMachine>(
         21 => {
             let mut edit = space.edit(on).unwrap();
             let size = edit.large_page_size().unwrap_or(SPAN);
-            let large = VirtRange { start: 64 * SPAN, end: 64 * SPAN + size };
+            let large = VirtRange::new(64 * SPAN, 64 * SPAN + size).unwrap();
             let mapped = edit.mmap(large, rw(), 0).is_ok()
                 && edit.populate(pages(large.start, 3), Access::Write).is_ok()
                 && edit.madvise(large, Advice::Large(true)).is_ok();

@@ -11,7 +11,7 @@ const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
 
 fn page(number: u64) -> VirtRange {
-    VirtRange { start: number * PAGE, end: (number + 1) * PAGE }
+    VirtRange::new(number * PAGE, (number + 1) * PAGE).unwrap()
 }
 
 /// A space with pages from 0 on, that both CPUs run in and that unmaps later.
@@ -19,7 +19,7 @@ fn on_both(w: &World<2>, a: On<'_, World<2>>, pages: u64) -> Arc<SharedSpace<Sma
     let mut space = Space::new(a).unwrap();
     let mut edit = space.edit(a).unwrap();
     edit.set_unmapping(Unmapping::Deferred);
-    edit.mmap(VirtRange { start: 0, end: pages * PAGE }, RW, 0).unwrap();
+    edit.mmap(VirtRange::new(0, pages * PAGE).unwrap(), RW, 0).unwrap();
     for number in 0..pages {
         space.fault(a, VirtAddr(number * PAGE), Access::Write).unwrap();
     }

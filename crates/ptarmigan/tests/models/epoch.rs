@@ -14,7 +14,7 @@ const PAGE: u64 = 4096;
 const SPAN: u64 = 64 * PAGE;
 
 fn range(start: u64) -> VirtRange {
-    VirtRange { start, end: start + PAGE }
+    VirtRange::new(start, start + PAGE).unwrap()
 }
 
 /// A space with a page at 0, and another area in the span of the next leaf table.

@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 /// A shared space with one area of `pages` pages from 0 on.
 fn shared<const L: u8>(on: On<'_, World<L>>, pages: u64) -> Space<Small<L>> {
     let mut space = Space::new(on).unwrap();
-    space.edit(on).unwrap().mmap(VirtRange { start: 0, end: pages * PAGE }, RW, 0).unwrap();
+    space.edit(on).unwrap().mmap(VirtRange::new(0, pages * PAGE).unwrap(), RW, 0).unwrap();
     space
 }
 
@@ -99,7 +99,7 @@ fn entries_that_shared_faults_put_are_all_found_when_the_space_ends() {
         space
             .edit(a)
             .unwrap()
-            .madvise(VirtRange { start: 0, end: PAGE }, ptarmigan::space::Advice::DontNeed)
+            .madvise(VirtRange::new(0, PAGE).unwrap(), ptarmigan::space::Advice::DontNeed)
             .unwrap();
         let space = Arc::new(SharedSpace::new(space));
         let its = space.clone();
@@ -142,7 +142,7 @@ fn a_fault_comes_before_munmap_or_after_it() {
             assert!(done.is_ok() || !wrote, "no area, and yet a page");
             w.step(b.pin(), 0);
         });
-        space.lock(a).unwrap().edit().munmap(VirtRange { start: 0, end: 2 * PAGE }).unwrap();
+        space.lock(a).unwrap().edit().munmap(VirtRange::new(0, 2 * PAGE).unwrap()).unwrap();
         w.reuse(a.pin());
         w.attend(a.pin());
         other.join().unwrap();
@@ -311,7 +311,7 @@ fn a_cpu_that_comes_back_while_its_page_is_copied_sees_nothing_that_a_child_writ
 #[test]
 fn a_cpu_that_still_reads_its_page_sees_nothing_that_a_child_writes_after_munmap() {
     read_while_a_child_writes(|on, space| {
-        space.lock(on).unwrap().edit().munmap(VirtRange { start: 0, end: PAGE }).unwrap();
+        space.lock(on).unwrap().edit().munmap(VirtRange::new(0, PAGE).unwrap()).unwrap();
     });
 }
 
@@ -405,7 +405,7 @@ fn a_page_that_is_allowed_again_is_given_back_while_others_fault_it() {
     in_world(2, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let mut space = shared(a, 1);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
-        let all = VirtRange { start: 0, end: PAGE };
+        let all = VirtRange::new(0, PAGE).unwrap();
         space.edit(a).unwrap().mprotect(all, AreaFlags(0)).unwrap();
         space.edit(a).unwrap().mprotect(all, RW).unwrap();
         let space = Arc::new(SharedSpace::new(space));

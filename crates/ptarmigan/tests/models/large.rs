@@ -14,7 +14,7 @@ const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
 /// Pages of a large one.
 const PAGES: u64 = ENTRIES as u64;
-const LARGE: VirtRange = VirtRange { start: 0, end: PAGES * PAGE };
+const LARGE: VirtRange = VirtRange::up_to(PAGES * PAGE);
 
 /// `Small` with large pages in its root. Links have a bit of their own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -155,7 +155,7 @@ fn a_page_beside_those_that_are_unmapped_is_the_same_all_the_time() {
             let done = its.fault(b, VirtAddr(PAGE), Access::Write);
             assert_eq!(done, Ok(Done::Spurious));
         });
-        space.lock(a).unwrap().edit().munmap(VirtRange { start: 0, end: PAGE }).unwrap();
+        space.lock(a).unwrap().edit().munmap(VirtRange::new(0, PAGE).unwrap()).unwrap();
         other.join().unwrap();
         assert_eq!((frame(a, space, 0), frame(a, space, 1)), (None, Some(whole)));
     });

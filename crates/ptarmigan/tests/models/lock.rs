@@ -14,7 +14,7 @@ type W = World<2>;
 type Shared = SharedSpace<Small<2>>;
 
 fn range(page: u64) -> VirtRange {
-    VirtRange { start: page * PAGE, end: (page + 1) * PAGE }
+    VirtRange::new(page * PAGE, (page + 1) * PAGE).unwrap()
 }
 
 fn run(preemptions: usize, a: fn(On<'_, W>, &Shared), b: fn(On<'_, W>, &Shared)) {

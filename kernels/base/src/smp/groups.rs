@@ -54,7 +54,7 @@ fn address(page: u64) -> VirtAddr {
 }
 
 fn range(pages: &Range<u64>) -> VirtRange {
-    VirtRange { start: address(pages.start).0, end: address(pages.end).0 }
+    must("pages", VirtRange::new(address(pages.start).0, address(pages.end).0))
 }
 
 /// A tree with pages in groups, and the frames that they show.

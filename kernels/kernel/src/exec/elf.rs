@@ -179,24 +179,24 @@ impl Segment {
         let first = start & !(PAGE - 1);
         // At or below the limit, which is a page's border.
         let last = end.next_multiple_of(PAGE);
-        let nothing = VirtRange { start: first, end: first };
+        let nothing = VirtRange::fixed::<0, 0>();
         if in_file == 0 {
-            let zero = VirtRange { start: first, end: last };
+            let zero = VirtRange::new(first, last).ok()?;
             return Some(Pages { file: nothing, offset: 0, zero, tail: nothing });
         }
         if start % PAGE != offset % PAGE || offset.checked_add(in_file)? > size {
             return None;
         }
         let data_end = start + in_file;
-        let file = VirtRange { start: first, end: data_end.next_multiple_of(PAGE) };
+        let file = VirtRange::new(first, data_end.next_multiple_of(PAGE)).ok()?;
         // Linux clears the whole page, whatever the memory needs of it: loaders begin their heaps
         // in the rest.
         let tail_end = if end > data_end { file.end } else { data_end };
         Some(Pages {
             file,
             offset: offset & !(PAGE - 1),
-            zero: VirtRange { start: file.end, end: last },
-            tail: VirtRange { start: data_end, end: tail_end },
+            zero: VirtRange::new(file.end, last).ok()?,
+            tail: VirtRange::new(data_end, tail_end).ok()?,
         })
     }
 }
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn pages_are_those_of_the_file_and_then_zeroes() {
-        let range = |start, end| VirtRange { start, end };
+        let range = |start, end| VirtRange::new(start, end).expect("in order");
         for abi in ABIS {
             let (entry, pages) = load(abi, &program(abi)).expect("a program");
             assert_eq!(entry, 0x40_0100);

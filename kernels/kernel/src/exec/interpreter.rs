@@ -46,10 +46,8 @@ fn name(bytes: &[u8]) -> Option<&[u8]> {
 fn with(range: Option<VirtRange>, segment: &Segment) -> Option<VirtRange> {
     let start = segment.at & !(PAGE - 1);
     let end = segment.at.checked_add(segment.in_memory)?.checked_next_multiple_of(PAGE)?;
-    Some(match range {
-        None => VirtRange { start, end },
-        Some(range) => VirtRange { start: range.start.min(start), end: range.end.max(end) },
-    })
+    let both = range.map_or((start, end), |range| (range.start.min(start), range.end.max(end)));
+    VirtRange::new(both.0, both.1).ok()
 }
 
 impl<A: Arch> Sys<'_, A> {
@@ -136,10 +134,10 @@ mod tests {
     fn the_pages_of_all_segments_are_one_range_and_do_not_wrap() {
         let segment = |at, in_memory| Segment { kind: LOAD, flags: 4, offset: 0, at, in_file: 0, in_memory };
         let first = with(None, &segment(0x1010, 0x10));
-        assert_eq!(first, Some(VirtRange { start: 0x1000, end: 0x2000 }));
+        assert_eq!(first, Some(VirtRange::fixed::<0x1000, 0x2000>()));
         let both = with(first, &segment(0x5ff0, 0x20));
-        assert_eq!(both, Some(VirtRange { start: 0x1000, end: 0x7000 }));
-        assert_eq!(with(both, &segment(0, 1)), Some(VirtRange { start: 0, end: 0x7000 }));
+        assert_eq!(both, Some(VirtRange::fixed::<0x1000, 0x7000>()));
+        assert_eq!(with(both, &segment(0, 1)), Some(VirtRange::fixed::<0, 0x7000>()));
         assert_eq!(with(both, &segment(u64::MAX, 2)), None);
         assert_eq!(with(None, &segment(u64::MAX - 1, 1)), None);
     }

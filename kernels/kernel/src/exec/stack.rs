@@ -66,7 +66,7 @@ impl<A: Arch> Words<'_, '_, A> {
 /// Returns where the texts of the arguments are in memory.
 pub fn arguments_at<A: Arch>(arguments: &Arguments) -> VirtRange {
     let start = A::STACK_END - (TOP + arguments.total()) as u64;
-    VirtRange { start, end: start + arguments.argument_bytes() as u64 }
+    VirtRange::saturating_pages(start, arguments.argument_bytes() as u64, 0)
 }
 
 /// Writes the stack; returns the stack pointer.

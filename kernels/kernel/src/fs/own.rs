@@ -188,9 +188,9 @@ impl<A: Arch> Sys<'_, A> {
         }
         let number = self.state.tasks.process(process).space;
         let record = self.state.tasks.space(number);
-        let heap = VirtRange { start: record.heap, end: record.heap_end };
+        let heap = VirtRange::new(record.heap, record.heap_end)?;
         let put = |on: On<'_, Machine<A>>, sys: &Self, space: &Space<'_, A>| {
-            let all = VirtRange { start: mark.1, end: A::Format::USER_END };
+            let Ok(all) = VirtRange::new(mark.1, A::Format::USER_END) else { return };
             let _ = space.areas().each(on, all, |area| {
                 if text.is_full() {
                     return;
@@ -245,7 +245,7 @@ impl<A: Arch> Sys<'_, A> {
         let program = self.state.tree.object_of(self.state.tasks.process(process).program);
         self.with_space(process, |on, sys, space| {
             let mut sizes = Sizes { tables: space.tree().tables_below_root().into(), ..Sizes::default() };
-            let all = VirtRange { start: 0, end: A::Format::USER_END };
+            let all = VirtRange::up_to(A::Format::USER_END);
             let _ = space.areas().each(on, all, |area| {
                 let (count, found) = (pages(area), resident::<A>(on, space, area));
                 let is_shared = area.flags.has(AreaFlags::SHARED);

@@ -73,7 +73,7 @@ impl<A: Arch> TaskSpace<A> {
     pub fn count_shown(&mut self, on: On<'_, Machine<A>>, shown: &mut Shown) -> Result<(), Errno> {
         self.edit(on, |edit| {
             shown.restart();
-            let all = VirtRange { start: 0, end: A::Format::USER_END };
+            let all = VirtRange::up_to(A::Format::USER_END);
             // The space is of this machine.
             let _ = edit.areas().each(on, all, |area| shown.add(area, area.range()));
         })

@@ -103,9 +103,12 @@ impl<A: Arch> Sys<'_, A> {
             while let Some(area) = edit.areas().at_or_after(on, at) {
                 at = area.end;
                 let start = area.start + end.saturating_sub(area.offset_at(area.start));
-                if area.object == object && start < area.end {
+                if area.object == object
+                    && let Ok(behind) = VirtRange::new(start, area.end)
+                    && !behind.is_empty()
+                {
                     // The range is one area's.
-                    let _ = edit.madvise(VirtRange { start, end: area.end }, Advice::DontNeed);
+                    let _ = edit.madvise(behind, Advice::DontNeed);
                 }
             }
         });

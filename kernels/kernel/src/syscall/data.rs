@@ -65,7 +65,7 @@ impl<A: Arch> Sys<'_, A> {
     fn may_have(&mut self, size: impl Fn(&Area) -> u64, more: u64) -> Result<(), Errno> {
         let (on, most) = (self.on(), self.process().limits.data.soft / FRAME_SIZE as u64);
         self.space().edit(on, |edit| {
-            let (mut sum, all) = (more, VirtRange { start: 0, end: A::Format::USER_END });
+            let (mut sum, all) = (more, VirtRange::up_to(A::Format::USER_END));
             // The space is of the one machine that there is.
             let _ = edit.areas().each(on, all, |area| sum = sum.saturating_add(size(area)));
             Errno::ENOMEM.when(sum > most)

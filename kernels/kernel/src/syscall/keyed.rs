@@ -98,7 +98,7 @@ impl<A: Arch> Sys<'_, A> {
             let size = self.kernel.objects().size(area.object);
             if is_it {
                 object = area.object;
-                let range = VirtRange { start: area.start, end: area.end };
+                let range = area.range();
                 self.unmap(range.start, range.len())?;
             } else if object == 0 || area.start >= at + size {
                 break;

@@ -2,7 +2,7 @@
 //!
 //! Errors, and the order in which they are looked for, are Linux's 6.1.
 
-use ptarmigan::addr::{FRAME_SIZE, VirtAddr, VirtRange};
+use ptarmigan::addr::{Bounds, FRAME_SIZE, VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Format, FormatExt};
 use ptarmigan::machine::On;
 use ptarmigan::page::Level;
@@ -60,7 +60,7 @@ fn round_up(len: u64) -> Result<u64, Errno> {
 }
 
 fn range(start: u64, len: u64) -> Result<VirtRange, Errno> {
-    Ok(VirtRange { start, end: start.checked_add(round_up(len)?).ok_or(Errno::ENOMEM)? })
+    VirtRange::pages(VirtAddr(start), round_up(len)?, 0).ok_or(Errno::ENOMEM)
 }
 
 impl<A: Arch> Sys<'_, A> {
@@ -218,7 +218,7 @@ impl<A: Arch> Sys<'_, A> {
         let on = self.on();
         let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let wanted = if is_fixed { at } else { at & !(PAGE - 1) };
-        let wanted = wanted.checked_add(len).map(|end| VirtRange { start: wanted, end });
+        let wanted = VirtRange::pages(VirtAddr(wanted), len, 0);
         let wanted = wanted.filter(|range| range.end <= A::Format::USER_END - GUARD);
         self.space().edit(on, |edit| {
             let is_free = |range: VirtRange| {
@@ -268,23 +268,23 @@ impl<A: Arch> Sys<'_, A> {
         if len == 0 {
             return Ok(0);
         }
-        let VirtRange { mut start, end } = range(at, len)?;
+        let Bounds { mut start, end } = *range(at, len)?;
         Errno::EINVAL.when(prot & !(7 | PROT_SEM) != 0)?;
         let (on, permissions) = (self.on(), AreaFlags(prot as u16 & 7));
-        self.may_protect(VirtRange { start, end }, permissions)?;
+        self.may_protect(VirtRange::new(start, end)?, permissions)?;
         self.space().edit(on, |mut edit| {
             if grows != 0 {
-                start = grown::<A>(on, &edit, VirtRange { start, end }, grows)?;
+                start = grown::<A>(on, &edit, VirtRange::new(start, end)?, grows)?;
             }
             let mut reach = Reach::new(start);
-            let visited = edit.areas().each(on, VirtRange { start, end }, |area| {
+            let visited = edit.areas().each(on, VirtRange::new(start, end)?, |area| {
                 let denied = permissions.has(AreaFlags::WRITE) && area.tag & READ_ONLY != 0;
                 reach.visit(area, if denied { Err(Errno::EACCES) } else { Ok(()) });
             });
             visited.map_err(|_| Errno::EFAULT)?;
             let reach = reach.up_to(end);
             if reach.end > start {
-                let range = VirtRange { start, end: reach.end };
+                let range = VirtRange::new(start, reach.end)?;
                 edit.mprotect(range, permissions).map_err(error)?;
             }
             reach.stops.map_or(Ok(0), Err)
@@ -306,7 +306,7 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EINVAL.when(new == 0)?;
         let on = self.on();
         let area = self.space().edit(on, |edit| edit.areas().find(on, at))?.ok_or(Errno::EFAULT)?;
-        let here = VirtRange { start: at, end: at.checked_add(new).ok_or(Errno::ENOMEM)? };
+        let here = VirtRange::pages(VirtAddr(at), new, 0).ok_or(Errno::ENOMEM)?;
         if !has_target && !keeps && new <= from.len() {
             // Regardless of other areas there: no page is moved.
             if here.end < from.end {
@@ -345,11 +345,11 @@ impl<A: Arch> Sys<'_, A> {
             return self.map_at(mapped(target, flags, object, area.tag), 0);
         }
         if target.len() > from.len() {
-            let more = VirtRange { start: target.start + from.len(), end: target.end };
+            let more = VirtRange::new(target.start + from.len(), target.end)?;
             self.may_map(more, area.flags)?;
         }
         // The target may begin where the old place does.
-        let both = VirtRange { start: from.start, end: from.end.max(target.end) };
+        let both = VirtRange::new(from.start, from.end.max(target.end))?;
         let ranges = if target.start == from.start { alone(both) } else { [from, target] };
         let grows = (new + if keeps { from.len() } else { 0 }) / PAGE;
         self.change(ranges, grows, |_, edit| {
@@ -422,7 +422,7 @@ impl<A: Arch> Sys<'_, A> {
             if let Some(advice) = follows
                 && range.start < end
             {
-                edit.madvise(VirtRange { start: range.start, end }, advice).map_err(error)?;
+                edit.madvise(VirtRange::new(range.start, end)?, advice).map_err(error)?;
             }
             has_hole |= reached < end;
             match stops {
@@ -440,7 +440,7 @@ impl<A: Arch> Sys<'_, A> {
             return Ok(end);
         }
         let round = |at: u64| at.next_multiple_of(PAGE);
-        let range = VirtRange { start: round(at.min(end)), end: round(at.max(end)) };
+        let range = VirtRange::new(round(at.min(end)), round(at.max(end)))?;
         let grows = if at > end { range.len() / PAGE } else { 0 };
         if at > end && self.may_map(range, AreaFlags::WRITE).is_err() {
             return Ok(end);
@@ -459,9 +459,9 @@ impl<A: Arch> Sys<'_, A> {
     }
 }
 
-/// Returns `range`, and an empty range behind it.
+/// Returns `range`, and an empty one.
 fn alone(range: VirtRange) -> [VirtRange; 2] {
-    [range, VirtRange { start: range.end, end: range.end }]
+    [range, VirtRange::fixed::<0, 0>()]
 }
 
 /// Returns an area that shows an object, if that has a number.

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn area(start: u64, end: u64) -> Area {
-        Area::new(VirtRange { start: start * PAGE, end: end * PAGE }, AreaFlags::READ, 0)
+        Area::new(VirtRange::new(start * PAGE, end * PAGE).expect("in order"), AreaFlags::READ, 0)
     }
 
     fn reach(start: u64, end: u64, areas: &[(u64, u64, bool)]) -> (u64, Option<Errno>) {

@@ -28,7 +28,7 @@ const MS_SYNC: u64 = 4;
 fn touched(at: u64, len: u64) -> Result<VirtRange, Errno> {
     let start = at & !(PAGE - 1);
     let end = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE));
-    Ok(VirtRange { start, end: end.ok_or(Errno::EINVAL)? })
+    Ok(VirtRange::new(start, end.ok_or(Errno::EINVAL)?)?)
 }
 
 /// Returns the access by which a page of an area comes that is locked; `None` if there is none.
@@ -123,7 +123,7 @@ impl<A: Arch> Sys<'_, A> {
             let visited = edit.areas().each(on, range, |area| reach.visit(area, Ok(())));
             visited.map_err(|_| Errno::ENOMEM)?;
             let reach = reach.up_to(range.end);
-            let range = VirtRange { start: range.start, end: reach.end };
+            let range = VirtRange::new(range.start, reach.end)?;
             mark::<A>(on, &mut edit, range, lock)?;
             if let Some(e) = reach.stops {
                 return Err(e);
@@ -150,7 +150,7 @@ impl<A: Arch> Sys<'_, A> {
         if flags != 0 {
             self.record().has_locks = true;
         }
-        let (on, all) = (self.on(), VirtRange { start: 0, end: A::Format::USER_END });
+        let (on, all) = (self.on(), VirtRange::up_to(A::Format::USER_END));
         self.space().edit(on, |mut edit| {
             // Areas of the heap are mapped by the library.
             edit.set_default_tag(if flags & MCL_FUTURE != 0 { LOCKED } else { 0 });
@@ -181,12 +181,12 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn in_memory(&mut self, at: u64, len: u64, to: u64) -> Result<u64, Errno> {
         Errno::EINVAL.when(!at.is_multiple_of(PAGE))?;
         let end = at.checked_add(len).filter(|end| *end <= A::Format::USER_END).ok_or(Errno::ENOMEM)?;
-        let range = VirtRange { start: at, end: end.next_multiple_of(PAGE) };
+        let range = VirtRange::new(at, end.next_multiple_of(PAGE))?;
         let (mut done, count) = (0, range.len() / PAGE);
         let mut bytes = [0; 512];
         while done < count {
             let n = bytes.len().min((count - done) as usize);
-            let part = VirtRange { start: at + done * PAGE, end: at + (done + n as u64) * PAGE };
+            let part = VirtRange::new(at + done * PAGE, at + (done + n as u64) * PAGE)?;
             self.pages_in_memory(part, &mut bytes[..n])?;
             let place = to.checked_add(done).ok_or(Errno::EFAULT)?;
             self.write_bytes(place, &bytes[..n])?;
@@ -223,7 +223,7 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EINVAL.when(flags & !(both | MS_INVALIDATE) != 0 || !at.is_multiple_of(PAGE))?;
         Errno::EINVAL.when(flags & both == both)?;
         let len = len.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
-        let range = VirtRange { start: at, end: at.checked_add(len).ok_or(Errno::ENOMEM)? };
+        let range = VirtRange::pages(VirtAddr(at), len, 0).ok_or(Errno::ENOMEM)?;
         if range.is_empty() {
             return Ok(0);
         }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn pages_come_by_an_access_that_the_area_allows() {
-        let area = |flags| Area::new(VirtRange { start: 0, end: PAGE }, AreaFlags(flags), 0);
+        let area = |flags| Area::new(VirtRange::up_to(PAGE), AreaFlags(flags), 0);
         let shared = AreaFlags::SHARED.0;
         assert_eq!(access(&area(3)), Some(Access::Write));
         assert_eq!(access(&area(3 | shared)), Some(Access::Read));

@@ -111,7 +111,7 @@ impl<A: Arch> Sys<'_, A> {
         let mut copy = TaskSpace::Own(copy);
         if self.state.tasks.space(own).has_locks {
             // Locks are not inherited. Without memory for more areas some are shown as locked.
-            let all = VirtRange { start: 0, end: A::Format::USER_END };
+            let all = VirtRange::up_to(A::Format::USER_END);
             let _ = copy.edit(on, |mut edit| {
                 edit.set_default_tag(0);
                 edit.retag(all, |tag| tag & !LOCKED)

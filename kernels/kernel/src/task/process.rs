@@ -160,7 +160,7 @@ impl SpaceRecord {
             users: 0,
             heap: 0,
             heap_end: 0,
-            arguments: VirtRange { start: 0, end: 0 },
+            arguments: VirtRange::fixed::<0, 0>(),
             shown: Shown::new(),
             has_locks: false,
             locks_new: LocksNew::No,

@@ -287,7 +287,7 @@ mod tests {
     const PAGE: u64 = FRAME_SIZE as u64;
 
     fn range(first: u64, last: u64) -> VirtRange {
-        VirtRange { start: first * PAGE, end: last * PAGE }
+        VirtRange::new(first * PAGE, last * PAGE).expect("in order")
     }
 
     fn area(first: u64, last: u64, object: u32) -> Area {

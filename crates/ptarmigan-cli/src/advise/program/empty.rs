@@ -49,7 +49,7 @@ pub struct EmptyTables {
 }
 
 fn region_of(region: u64) -> VirtRange {
-    VirtRange { start: (region * REGION) << PAGE, end: ((region + 1) * REGION) << PAGE }
+    VirtRange::saturating_pages(region * REGION, REGION, PAGE)
 }
 
 /// Returns the range of a call that takes pages away: its first page, and the first one after it.
@@ -115,7 +115,7 @@ impl Finder for EmptyTables {
                 }
             }
             (Happens::End, _) => {
-                seen.look.leaf_tables(VirtRange { start: 0, end: 1 << 47 }, &mut |_, entries| {
+                seen.look.leaf_tables(VirtRange::up_to(1 << 47), &mut |_, entries| {
                     self.at_end += u64::from(entries == 0);
                 });
                 self.now -= self.empty.remove(&seen.space).map_or(0, |empty| empty.len() as u64);
@@ -161,7 +161,7 @@ impl EmptyTables {
         }
         let (first, end) = (start.div_ceil(REGION) * REGION, end / REGION * REGION);
         if matches!(kind, Kind::Madvise { .. }) && first < end {
-            let range = VirtRange { start: first << PAGE, end: end << PAGE };
+            let range = VirtRange::saturating_pages(first, end - first, PAGE);
             seen.look.leaf_tables(range, &mut |_, entries| self.reclaimed += u64::from(entries > 0));
         }
     }

@@ -95,7 +95,7 @@ impl<'f> ForkSizes<'f> {
     fn fork(&mut self, seen: &Seen<'_>, child: u32) {
         let pages = seen.look.private_pages();
         let mut tables = 0;
-        seen.look.leaf_tables(ptarmigan::addr::VirtRange { start: 0, end: 1 << 47 }, &mut |_, _| tables += 1);
+        seen.look.leaf_tables(ptarmigan::addr::VirtRange::up_to(1 << 47), &mut |_, _| tables += 1);
         if self.starters.contains(&seen.event) {
             self.starting.insert(seen.event, (pages, tables));
             return;

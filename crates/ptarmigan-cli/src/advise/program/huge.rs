@@ -147,7 +147,7 @@ impl Finder for HugeRegions {
 }
 
 fn addresses(first: u64, pages: u64) -> VirtRange {
-    VirtRange { start: first << PAGE, end: first.saturating_add(pages) << PAGE }
+    VirtRange::saturating_pages(first, pages, PAGE)
 }
 
 /// Returns the pages of a range that lies in a private area without a file.

@@ -375,7 +375,7 @@ impl SharedObject {
 
     /// Returns the range of addresses of its first mapping.
     pub fn range(&self) -> VirtRange {
-        VirtRange { start: self.start << PAGE, end: (self.start + self.pages) << PAGE }
+        VirtRange::saturating_pages(self.start, self.pages, PAGE)
     }
 }
 

@@ -47,7 +47,7 @@ impl<'h> Family<'h> {
             let pin = slots.first().ok_or("the machine has no CPU")?.pin();
             let on = machine.on(&pin).map_err(|e| e.to_string())?;
             let mut parent = Space::new(on).map_err(|e| e.to_string())?;
-            let area = VirtRange { start: AREA, end: AREA + u64::from(pages) * SPAN };
+            let area = VirtRange::new(AREA, AREA + u64::from(pages) * SPAN).map_err(|e| e.to_string())?;
             let mut edit = parent.edit(on).map_err(|e| e.to_string())?;
             edit.mmap(area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
             parent

@@ -87,7 +87,8 @@ impl<'h, F: Format> LibraryParent<'h, F> {
             let pin = slots.first().ok_or("the machine has no CPU")?.pin();
             let on = machine.on(&pin).map_err(|e| e.to_string())?;
             let mut space = Space::new(on).map_err(|e| e.to_string())?;
-            let area = VirtRange { start: at.virt as u64, end: (at.virt + PAGES as usize * at.table) as u64 };
+            let area = VirtRange::new(at.virt as u64, (at.virt + PAGES as usize * at.table) as u64)
+                .map_err(|e| e.to_string())?;
             let mut edit = space.edit(on).map_err(|e| e.to_string())?;
             edit.mmap(area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
             space

@@ -128,7 +128,7 @@ impl SparseLoad {
         on: On<'_, M>,
         space: &mut Space<X86Pae>,
     ) -> Result<Option<NoFrame>, Failure> {
-        let area = VirtRange { start: 0, end: self.tables_each() * span() };
+        let area = VirtRange::up_to(self.tables_each() * span());
         match space.edit(on).context("mmap")?.mmap(area, AreaFlags::READ.with(AreaFlags::WRITE), 0) {
             Ok(_) => {}
             Err(AreaError::NoFrame(e)) => return Ok(Some(e)),

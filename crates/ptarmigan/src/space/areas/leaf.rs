@@ -91,7 +91,7 @@ impl Record {
     /// Its addresses.
     #[inline]
     pub(super) fn range(&self) -> VirtRange {
-        VirtRange { start: self.start, end: self.end }
+        VirtRange::ordered(self.start, self.end)
     }
 
     /// Makes it one that fork has passed on. If it has private pages, these begin a history of

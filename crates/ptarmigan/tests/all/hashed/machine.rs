@@ -36,7 +36,7 @@ pub fn va(at: u64) -> VirtAddr {
 }
 
 pub fn pages(start: u64, n: u64) -> VirtRange {
-    VirtRange { start, end: start + n * PAGE }
+    VirtRange::new(start, start + n * PAGE).unwrap()
 }
 
 #[derive(Default)]

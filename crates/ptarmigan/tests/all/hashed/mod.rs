@@ -365,7 +365,7 @@ fn change<M: ptarmigan::space::SpaceMachine>(
         2..=4 => {
             // With the addresses between the pages that are used.
             let end = (range.start + 12 * STRIDE).min(area(AREAS - 1).end);
-            spaces[at].edit(on).unwrap().mmap(VirtRange { end, ..range }, RW, 0).unwrap();
+            spaces[at].edit(on).unwrap().mmap(VirtRange::new(range.start, end).unwrap(), RW, 0).unwrap();
         }
         5 if spaces.len() < 6 => {
             let child = spaces[at].edit(on).unwrap().fork().unwrap();

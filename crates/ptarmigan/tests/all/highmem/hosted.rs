@@ -10,7 +10,7 @@ use ptarmigan_hosted::{
 };
 
 const LOW: u64 = 16 << 20;
-const AREA: VirtRange = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+const AREA: VirtRange = VirtRange::fixed::<0x40_0000, 0x50_0000>();
 
 fn config(slots: SlotKind) -> HostConfig {
     let high_file = slots == SlotKind::Real;
@@ -21,7 +21,7 @@ fn config(slots: SlotKind) -> HostConfig {
 
 fn frame_of(space: &Space<X86_64>, on: ptarmigan::machine::On<'_, impl Machine>, page: u64) -> Pfn {
     let mut found = None;
-    let range = VirtRange { start: page, end: page + FRAME_SIZE as u64 };
+    let range = VirtRange::new(page, page + FRAME_SIZE as u64).unwrap();
     space.tree().walk(on, range, |_, pfn, _| found = Some(pfn)).unwrap();
     found.expect("the page is mapped")
 }

@@ -1,7 +1,7 @@
 //! A machine on which random calls are made.
 use crate::common::{At, any_frame, poke, small};
 use proptest::prelude::*;
-use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::addr::{Bounds, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, Format, FormatExt, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame};
@@ -160,7 +160,7 @@ impl<'h, P: Subject> Run<'h, P> {
     /// Addresses of leaf tables' own spans.
     fn range(page: u8, pages: u8) -> VirtRange {
         let start = u64::from(page % 64) << 21;
-        VirtRange { start, end: start + (u64::from(pages % 48) << 21) + 4096 }
+        VirtRange::new(start, start + (u64::from(pages % 48) << 21) + 4096).unwrap()
     }
 
     /// Runs `op` on a CPU, and returns whether it succeeded, where a caller can see that.
@@ -190,7 +190,7 @@ impl<'h, P: Subject> Run<'h, P> {
                 }
                 let tree = space.as_mut().expect("made above");
                 let mut edit = tree.edit(on).expect(OURS);
-                let VirtRange { start, end } = Self::range(page, pages);
+                let Bounds { start, end } = *Self::range(page, pages);
                 for at in (start..end).step_by(1 << 21) {
                     if edit.query(VirtAddr(at)).is_none() {
                         // SAFETY: 1. no program runs in the tree.
