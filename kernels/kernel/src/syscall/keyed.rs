@@ -1,6 +1,6 @@
 //! `shmget`, `shmat`, `shmdt` and `shmctl`.
 
-use ptarmigan::addr::{FRAME_SIZE, VirtRange};
+use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::format::Format;
 use ptarmigan::space::{AreaFlags, Object};
 
