@@ -96,6 +96,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
                 self.exec(pid, when)?;
             }
+            if let Some(group) = self.unread.group_of(pid) {
+                return self.unread_event(group, raw);
+            }
         }
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         if raw.cpu != NO_CPU {
@@ -190,6 +193,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::ExecDone { .. } => {
                 if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
                     self.exec(pid, when)?;
+                }
+                if let Some(group) = self.unread.group_of(pid) {
+                    return self.unread_event(group, raw);
                 }
             }
             RawKind::Exit => self.exit(pid)?,

@@ -5,7 +5,8 @@
 //! reading are held back. At the second mark they decide:
 //!
 //! 1. Until the areas were known, no call changed an area. So the list is of one moment.
-//! 2. After that, nothing copied or moved tables (fork, mremap), and no program was started. All
+//! 2. After that, nothing copied or moved tables (fork, mremap), and no program was started. Nor was
+//!    the process in the middle of an execve, where no event tells what the kernel maps. All
 //!    other events may be carried out again on the state that was read: a fault on a page that is
 //!    present makes no table, and an unmapping takes away the pages that the scan has seen before
 //!    it. Pages outside of the areas came by a later call, whose event and faults follow.
@@ -17,7 +18,7 @@
 //! and the events that were held back follow. If not, they are dropped, and a later reading counts.
 use super::state::{ExecLookup, SpaceUsers, TaskState, TraceBuilder, USUAL_STACK};
 use super::timing::Timing;
-use super::unread::{CallInProgress, HeldBack, Unread, UnreadProcesses};
+use super::unread::{CallInProgress, HeldBack, Spoiled, Unread, UnreadProcesses};
 use crate::record::linux::raw::{CLONE_THREAD, CLONE_VM, Raw, RawKind};
 use crate::record::linux::state::{SpaceState, StateArea};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
@@ -67,8 +68,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     pub(super) fn read_done(&mut self, group: i32, state: &SpaceState) -> Result<(), WriteError> {
         let reading = self.unread.by_group.get_mut(&group).and_then(|unread| unread.reading.take());
         let Some(held) = reading else { return Ok(()) };
-        let calls = self.unread.by_group.get(&group).map(|unread| &unread.calls);
-        let checked = calls.map_or(Ok(()), |calls| held.check(state, calls));
+        let unread = self.unread.by_group.get(&group);
+        let checked = unread.map_or(Ok(()), |unread| match unread.starting {
+            true => Err(Spoiled::Program),
+            false => held.check(state, &unread.calls),
+        });
         if checked.is_ok()
             && let Some(unread) = self.unread.take(group)
         {
@@ -130,10 +134,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::ExecStart => {
                 // The program before was not read.
                 self.seen.unread += u64::from(unread.is_program);
-                (unread.shares, unread.is_program) = (None, true);
+                (unread.shares, unread.is_program, unread.starting) = (None, true, true);
             }
             RawKind::ExecDone { .. } => {
-                (unread.shares, unread.is_program) = (None, true);
+                (unread.shares, unread.is_program, unread.starting) = (None, true, false);
                 // The other threads are gone, and this one has the group's number.
                 unread.tasks = HashSet::from([group]);
                 unread.calls.clear();

@@ -75,6 +75,8 @@ pub(super) struct Unread {
     pub(super) shares: Option<i32>,
     /// Whether its program ran before, or its start is known.
     pub(super) is_program: bool,
+    /// Whether it is in the middle of an execve: the kernel is still mapping the program.
+    pub(super) starting: bool,
     pub(super) readings: Readings,
 }
 
@@ -143,10 +145,10 @@ impl UnreadProcesses {
         unread
     }
 
-    /// Adds a process whose only task has just started a program. `number` is that of its task.
+    /// Adds a process whose only task is about to start a program. `number` is that of its task.
     pub(super) fn add_program(&mut self, pid: i32, number: Option<u32>) {
         let unread = self.add(pid, pid);
-        (unread.number, unread.is_program) = (number, true);
+        (unread.number, unread.is_program, unread.starting) = (number, true, true);
     }
 
     /// Takes out a process, with its tasks.

@@ -140,6 +140,28 @@ fn a_reading_counts_only_if_it_is_of_one_moment() {
 }
 
 #[test]
+fn a_reading_in_the_middle_of_an_execve_does_not_hold() {
+    // The kernel maps the program between both events, and tells nothing of what it maps.
+    let first = [start(100, &[100]), fork(100, 300), done(100, 25)];
+    let in_the_middle = [start(100, &[100]), done(100, 500)];
+    let later = [start(100, &[100]), done(100, 5000)];
+    let with = |begins: &[(i32, RawKind)], ends: &[(i32, RawKind)]| {
+        let all = [begins, &in_the_middle, ends].concat();
+        execs(&run(&all).0)
+    };
+    let [begin, end] = started(100);
+    // A process that has never been read, one that was, and one with other threads.
+    let unread = [&first[..], std::slice::from_ref(&begin)].concat();
+    let read = [start(100, &[100]), done(100, 15), begin.clone()];
+    let threads = [start(100, &[100, 101]), done(100, 15), begin, (101, RawKind::Exit)];
+    let ends_it = std::slice::from_ref(&end);
+    let and_read = [ends_it, &later].concat();
+    assert_eq!((with(&unread, ends_it), with(&unread, &and_read)), (0, 1));
+    assert_eq!((with(&read, ends_it), with(&read, &and_read)), (1, 2));
+    assert_eq!((with(&threads, ends_it), with(&threads, &and_read)), (1, 2));
+}
+
+#[test]
 fn a_vfork_does_not_spoil_a_reading_and_a_call_of_its_child_does() {
     let with = |what: &[(i32, RawKind)]| {
         let all = [&[fault(100, 1), start(100, &[100])], what, &[done(100, 500)]].concat();
