@@ -3,8 +3,11 @@
 //! A system call takes effect when it holds the lock of its address space. Its result is known only
 //! at its end. So a place in the queue is reserved when the call takes effect, and filled at its
 //! end. A fault may wait for the lock: the newest events are kept back, so that it can move.
-use ptarmigan_trace::{Event, OpeningCounts, Openings, Place, PlaceId, Text, WriteError, Writer};
-use std::collections::VecDeque;
+//!
+//! A fork moves to a place that was reserved when it gave up the lock. Another task may have made a
+//! child since, which was numbered first. So tasks get their numbers when their clones are written.
+use ptarmigan_trace::{Event, Kind, OpeningCounts, Openings, Place, PlaceId, Text, WriteError, Writer};
+use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 
 /// The most events that wait for one system call.
@@ -50,6 +53,8 @@ pub(crate) struct Queue<W: Write> {
     /// The ticks since then, of the last event.
     ticks: u64,
     openings: Openings,
+    /// The numbers in the trace of tasks, by the numbers that the events have here.
+    numbers: HashMap<u32, u32>,
 }
 
 /// Counts of the events that a queue has written, beside the summary.
@@ -62,7 +67,8 @@ pub(super) struct Written {
 impl<W: Write> Queue<W> {
     pub(crate) fn new(writer: Writer<W>) -> Self {
         let (slots, openings) = (VecDeque::new(), Openings::default());
-        Self { writer, slots, first: 0, refused: 0, start: Start::FirstEvent, ticks: 0, openings }
+        let numbers = HashMap::from([(0, 0)]);
+        Self { writer, slots, first: 0, refused: 0, start: Start::FirstEvent, ticks: 0, openings, numbers }
     }
 
     /// The time of the trace begins when [`begin`](Self::begin) says so.
@@ -198,7 +204,11 @@ impl<W: Write> Queue<W> {
         };
         self.ticks = self.ticks.max(time.saturating_sub(start) / TICK);
         self.writer.time(self.ticks * (TICK / 1000))?;
-        match self.writer.event(e) {
+        let Some(numbered) = self.numbered(e) else {
+            self.refused += 1;
+            return Ok(());
+        };
+        match self.writer.event(&numbered) {
             // An impossible event, after losses for example, is counted and left out. It does not
             // fail the recording.
             Err(WriteError::Invalid { .. }) => {
@@ -206,10 +216,26 @@ impl<W: Write> Queue<W> {
                 Ok(())
             }
             other => {
-                self.openings.see(e);
+                self.openings.see(&numbered);
+                if let (Kind::Clone { child, .. }, Kind::Clone { child: number, .. }) =
+                    (e.kind, numbered.kind)
+                {
+                    self.numbers.insert(child, number);
+                }
                 other
             }
         }
+    }
+
+    /// Returns an event with the numbers that tasks have in the trace. `None` if the clone of its task
+    /// was refused.
+    fn numbered(&self, e: &Event) -> Option<Event> {
+        let next = self.numbers.len() as u32;
+        let kind = match e.kind {
+            Kind::Clone { kind, .. } => Kind::Clone { child: next, kind },
+            kind => kind,
+        };
+        Some(Event { task: *self.numbers.get(&e.task)?, kind, ..*e })
     }
 
     /// Writes the remaining events and drops the places that were never filled.
@@ -224,7 +250,7 @@ impl<W: Write> Queue<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ptarmigan_trace::{Header, Kind, Method, Reader};
+    use ptarmigan_trace::{CloneKind, Header, Method, Reader};
 
     fn queue() -> Queue<Vec<u8>> {
         let header = Header::new("q", 1, Method::Synthetic);
@@ -285,6 +311,37 @@ mod tests {
         }
         assert_eq!(times.iter().filter(|time| **time == 0).count(), 2 * KEPT);
         assert_eq!(times.last(), Some(&7_000));
+    }
+
+    #[test]
+    fn tasks_are_numbered_in_the_order_of_their_clones() {
+        let clone = |task, child| Event { task, cpu: 0, kind: Kind::Clone { child, kind: CloneKind::Share } };
+        let of = |task, end| Event { task, ..brk(end) };
+        let mut q = queue();
+        // Task 2 was numbered later, and its clone stands before the one of task 1.
+        let fork = q.reserve();
+        q.push(1, clone(0, 1)).expect("memory");
+        q.push(2, of(1, 1)).expect("memory");
+        q.resolve(fork, 3, Some(clone(0, 2))).expect("memory");
+        q.push(4, of(2, 2)).expect("memory");
+        // The clone of task 3 is refused: a task that has ended makes none.
+        q.push(5, Event { task: 2, cpu: 0, kind: Kind::Exit { last: false } }).expect("memory");
+        q.push(6, clone(2, 3)).expect("memory");
+        q.push(7, of(3, 3)).expect("memory");
+        q.push(8, clone(1, 4)).expect("memory");
+        q.push(9, of(4, 4)).expect("memory");
+        let (writer, written) = q.finish().expect("memory");
+        assert_eq!(written.refused, 2);
+        let (bytes, _) = writer.finish(0).expect("memory");
+        let events = Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event"));
+        let told: Vec<(u32, u64)> = events
+            .map(|e| match e.kind {
+                Kind::Brk { end } => (e.task, end),
+                Kind::Clone { child, .. } => (e.task, 100 + u64::from(child)),
+                _ => (e.task, 0),
+            })
+            .collect();
+        assert_eq!(told, [(0, 101), (0, 102), (2, 1), (1, 2), (1, 0), (2, 103), (3, 4)]);
     }
 
     #[test]
