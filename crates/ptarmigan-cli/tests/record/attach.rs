@@ -134,7 +134,7 @@ pub fn end_of(mut child: Child, dir: &Dir) -> (Option<i32>, String) {
 
 /// Returns the counts of a replay: samples checked, samples that are equal, calls that made no
 /// sense.
-fn replayed(file: &Path) -> (u64, u64, u64) {
+pub fn replayed(file: &Path) -> (u64, u64, u64) {
     let out = ptarmigan().arg("replay").arg(file).args(["--policy", "plain", "--json"]).output();
     let json: Value = serde_json::from_slice(&out.expect("the program is there").stdout).expect("JSON");
     let run = &json["runs"][0];

@@ -1,5 +1,5 @@
 //! Recordings of a named process that never holds still.
-use super::attach::{Server, attach, end_of};
+use super::attach::{Server, attach, end_of, field, replayed};
 use super::common::{Dir, METHODS, kill, ptarmigan, report};
 use std::time::Duration;
 
@@ -22,10 +22,9 @@ fn a_process_whose_threads_start_programs_all_the_time_is_recorded() {
         // The first programs of it may have begun before it was read.
         assert!((r.forks + r.vforks) * 100 >= started * 95, "{method}: {} of {started}: {stderr}", r.vforks);
         assert!(r.vforks > r.forks && r.running.processes >= 1, "{method}: {stderr}");
-        // It stood still for 20 ms for each 100 MiB mapped at most, four threads' arenas included;
-        // a machine that is busy may take longer.
-        if let Some(line) = stderr.lines().find(|line| line.contains("stood still for")) {
+        for line in stderr.lines().filter(|line| line.contains("stood still for")) {
             assert!(line.contains(&format!("process {pid} (spawner)")), "{line}");
+            stood_at_most(server.pid(), line);
         }
         // What is missing is told wherever the recording is read.
         let part = format!("{} of ", r.programs.recorded);
@@ -40,6 +39,39 @@ fn a_process_whose_threads_start_programs_all_the_time_is_recorded() {
         assert!(!missing || inspect.contains(&part), "{method}: {inspect}");
         assert!(!advise.contains("does not fork"), "{method}: {advise}");
     }
+}
+
+/// Checks that a stop took at most 20 ms for each 100 MiB mapped. A machine that is busy may take
+/// longer, and the line says so.
+fn stood_at_most(pid: i32, line: &str) {
+    let (_, time) = line.split_once("stood still for ").expect("a stop");
+    let time: f64 = time.split(' ').next().expect("a time").parse().expect("a number");
+    let mapped = field(&pid.to_string(), "VmSize:") / (100 << 10) + 1;
+    let most = 20.0 * mapped as f64;
+    assert!(time <= most || line.contains("as the machine was busy"), "at most {most} ms: {line}");
+}
+
+#[test]
+fn a_process_whose_reading_takes_long_goes_on_meanwhile() {
+    let dir = Dir::new("named-areas");
+    let Some(mut server) = Server::start_as(&dir, "areas.c", None, &[]) else { return };
+    let Some(recorder) = attach(&dir, "tracefs", None, &server.pid().to_string(), &[]) else { return };
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = server.pid();
+    kill(recorder.id() as i32, libc::SIGTERM);
+    let (status, stderr) = end_of(recorder, &dir);
+    assert_eq!(status, Some(0), "{stderr}");
+    let stops: Vec<&str> = stderr.lines().filter(|line| line.contains("stood still for")).collect();
+    assert!(!stops.is_empty(), "{stderr}");
+    for line in &stops {
+        stood_at_most(pid, line);
+    }
+    assert!(stops[0].contains("the rest was read while it ran"), "{stderr}");
+    let r = report(&dir.path("out.ptrace"));
+    assert_eq!((r.running.processes, r.running.threads), (1, 1), "{stderr}");
+    let (checked, equal, odd) = replayed(&dir.path("out.ptrace"));
+    assert_eq!((equal, odd), (checked, 0), "{stderr}");
+    assert_eq!(server.answers(""), "on");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use crate::record::linux::system::pagemap::{self, Found};
 use crate::record::linux::system::proc::{self, Area, PAGE_SHIFT};
 use crate::record::linux::system::sys;
 use ptarmigan_trace::{AreaKind, MapFlags, Prot};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 
 /// The usual advice on areas that a fork looks at, and that on huge pages, by their two letters in
 /// `smaps` and their numbers in `madvise`.
@@ -181,20 +182,34 @@ pub(crate) struct Reading {
     pub(crate) steady: bool,
 }
 
-/// Reads the space of a process. `None` if it has none, any more.
-pub(crate) fn read(process: i32) -> Option<Reading> {
+/// How far a reading is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The areas are known. A process that stands still may go on, and the rest is read while it
+    /// runs.
+    Areas,
+    /// The process need not stand still any longer.
+    All,
+}
+
+/// Reads the space of a process. `None` if it has none, any more. `each` is called often, from when
+/// the areas are known.
+pub(crate) fn read(process: i32, mut each: impl FnMut(Progress)) -> Option<Reading> {
+    let mut between = || each(Progress::Areas);
     // The first thread may have ended before the others.
     let pid = proc::threads(process).into_iter().find(|&pid| proc::counts(pid).is_some())?;
     let maps = || fs::read(format!("/proc/{pid}/maps")).ok().filter(|maps| !maps.is_empty());
     // The shorter the time until the areas are known, the fewer calls fall into it.
     let areas = maps()?;
     let areas_at = sys::now();
+    between();
     let before = (areas, proc::counts(pid)?);
     // Advice and locks that are newer than the areas are carried out again.
-    let properties = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let present = pagemap::present_privately(pid)?;
+    let properties = read_in_parts(&format!("/proc/{pid}/smaps"), &mut between).unwrap_or_default();
+    let present = pagemap::present_privately_in_parts(pid, &mut between)?;
     let after = (maps()?, proc::counts(pid)?);
     let program = proc::program(pid)?;
+    each(Progress::All);
     let text = String::from_utf8_lossy(&before.0);
     let mut areas: Vec<StateArea> = text.lines().filter_map(StateArea::parse).collect();
     add_properties(&mut areas, &properties);
@@ -215,6 +230,19 @@ pub(crate) fn read(process: i32) -> Option<Reading> {
     Some(Reading { state, steady: before == after })
 }
 
+/// Reads a file, and calls `between` after each part of it.
+fn read_in_parts(path: &str, mut between: impl FnMut()) -> io::Result<String> {
+    let (mut file, mut text, mut part) = (File::open(path)?, Vec::new(), vec![0; 1 << 16]);
+    loop {
+        let read = file.read(&mut part)?;
+        between();
+        if read == 0 {
+            return Ok(String::from_utf8_lossy(&text).into_owned());
+        }
+        text.extend_from_slice(&part[..read]);
+    }
+}
+
 /// Marks the areas that the stack pointers of threads are in. A thread that runs does not show its
 /// own.
 fn add_stacks(areas: &mut [StateArea], process: i32) {
@@ -233,8 +261,11 @@ fn add_properties(areas: &mut [StateArea], smaps: &str) {
     let mut at = None;
     for line in smaps.lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
-            let range = at.take().map(|a: StateArea| (a.area.start, a.area.pages));
-            if let Some(area) = areas.iter_mut().find(|a| Some((a.area.start, a.area.pages)) == range) {
+            let Some(shown) = at.take().map(|a: StateArea| a.area) else { continue };
+            let found = areas.binary_search_by_key(&shown.start, |a| a.area.start);
+            if let Some(area) = found.ok().and_then(|at| areas.get_mut(at))
+                && area.area.pages == shown.pages
+            {
                 area.add_flags(flags);
             }
         } else if line
@@ -309,8 +340,12 @@ VmFlags: rd wr sh ht nr hg
         if !pagemap::works() {
             return;
         }
-        let Reading { state, .. } = read(std::process::id() as i32).expect("our own");
+        let mut calls = Vec::new();
+        let Reading { state, .. } =
+            read(std::process::id() as i32, |progress| calls.push(progress)).expect("our own");
         assert!(state.areas.iter().any(|a| a.area.kind == AreaKind::Stack));
+        // After the areas, two parts of the properties and one of the pages.
+        assert!(calls.len() >= 5 && calls.iter().filter(|one| **one == Progress::All).count() == 1);
         assert!(state.tables >= 3 && !state.present.is_empty() && !state.name.is_empty());
         let own = state.objects.iter().filter(|object| object.path == state.program);
         assert!(own.filter(|object| object.executable).count() == 1, "{}", state.program);

@@ -97,7 +97,9 @@ impl Seized {
             recording.reading(n, self.processes.len());
             let mut threads = proc::threads(process);
             threads.retain(|pid| there.contains(pid));
-            let Some(reading) = state::read(process).filter(|_| !threads.is_empty()) else { continue };
+            let Some(reading) = state::read(process, |_| {}).filter(|_| !threads.is_empty()) else {
+                continue;
+            };
             let mut note = |what| notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid: process, what });
             note(RawKind::ReadStart { threads });
             note(RawKind::ReadDone(Box::new(reading.state)));

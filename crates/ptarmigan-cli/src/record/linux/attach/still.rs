@@ -13,6 +13,13 @@ const LONGEST: Duration = Duration::from_millis(20);
 /// The priority of the recorder while others wait for it: the highest of its class.
 const URGENT: i32 = -20;
 
+/// A stop that has ended.
+pub(super) struct Stood {
+    pub(super) time: Duration,
+    /// The longest time that it may take.
+    pub(super) longest: Duration,
+}
+
 /// A process whose tasks stand still until it is dropped.
 pub(super) struct Still<'a> {
     stopped: HashMap<i32, i32>,
@@ -23,6 +30,7 @@ pub(super) struct Still<'a> {
     /// Whether no task of it runs.
     pub(super) whole: bool,
     since: Instant,
+    longest: Duration,
     priority: Option<i32>,
 }
 
@@ -52,14 +60,19 @@ impl<'a> Still<'a> {
         stop_all(&mut alive, &mut stopped, longest / 2, &mut take);
         let left: HashSet<i32> = alive.into_iter().filter(|pid| !stopped.contains_key(pid)).collect();
         let whole = !refused && !stopped.is_empty() && left.iter().all(|pid| proc::waits_for_child(*pid));
-        Self { stopped, left, leaving, whole, since, priority }
+        Self { stopped, left, leaving, whole, since, longest, priority }
     }
 
-    /// Lets the process go on. Returns how long it stood still.
-    pub(super) fn end(self) -> Duration {
-        let since = self.since;
+    /// Returns whether the process has to go on: the rest of the time is for that.
+    pub(super) fn is_over(&self) -> bool {
+        self.since.elapsed() >= self.longest - self.longest / 8
+    }
+
+    /// Lets the process go on.
+    pub(super) fn end(self) -> Stood {
+        let (since, longest) = (self.since, self.longest);
         drop(self);
-        since.elapsed()
+        Stood { time: since.elapsed(), longest }
     }
 }
 

@@ -1,13 +1,13 @@
 //! Attaches with tracepoints alone. No task is stopped, but for one reading of a process that was
 //! named and never holds still.
-use super::still::{self, Still};
+use super::still::{self, Still, Stood};
 use super::tree::{self, Image};
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
 use crate::record::linux::recording::Recording;
 use crate::record::linux::sources::Source;
 use crate::record::linux::sources::execs::Execs;
 use crate::record::linux::sources::spill::Notes;
-use crate::record::linux::state;
+use crate::record::linux::state::{self, Progress};
 use crate::record::linux::stops::supervisor::Missed;
 use crate::record::linux::stops::tracer::Surroundings;
 use crate::record::linux::system::counters::{Counters, When};
@@ -261,6 +261,36 @@ impl<'a> Watch<'a> {
 
     /// Reads a process between two marks.
     fn read(&mut self, process: i32) -> Steady {
+        self.read_with(process, |_| {})
+    }
+
+    /// Reads a process that stands still between two marks. It goes on before the stop takes too
+    /// long: the areas are known then, and the rest is read while it runs. That holds if nobody
+    /// forks meanwhile.
+    fn read_still(&mut self, process: i32) -> Steady {
+        let forks_before = forks();
+        let mut leaving = std::mem::take(&mut self.leaving);
+        let still = Still::new(process, &mut leaving);
+        let whole = still.whole;
+        let (mut still, mut stood) = (Some(still), None);
+        let steady = self.read_with(process, |progress| {
+            let all = progress == Progress::All;
+            if let Some(still) = still.take_if(|still| all || still.is_over()) {
+                stood = Some((still.end(), all));
+            }
+        });
+        // It has ended, or cannot be read.
+        let stood = still.map(|still| (still.end(), true)).or(stood);
+        self.leaving = leaving;
+        let Some((stood, all)) = stood else { return steady };
+        let name = tree::name(process).unwrap_or_default();
+        print::error(&format!("process {process} ({name}) {}", told(&stood, all)));
+        let holds = all || forks_before.is_some() && forks_before == forks();
+        if whole && holds && steady != Steady::Gone { Steady::Surely } else { steady }
+    }
+
+    /// Reads a process between two marks, and tells `each` how far that is.
+    fn read_with(&mut self, process: i32, each: impl FnMut(Progress)) -> Steady {
         if proc::is_32_bit_file(Path::new(&format!("/proc/{process}/exe"))) {
             // No tracepoint tells its system calls.
             self.narrow.extend(tree::image(process));
@@ -270,7 +300,7 @@ impl<'a> Watch<'a> {
         let (forks, ran) = now();
         let threads = proc::threads(process);
         self.note(process, RawKind::ReadStart { threads });
-        let Some(reading) = state::read(process) else { return Steady::Gone };
+        let Some(reading) = state::read(process, each) else { return Steady::Gone };
         self.note(process, RawKind::ReadDone(Box::new(reading.state)));
         if self.begun {
             // Processes that are known already have such counters, or began with none.
@@ -298,22 +328,11 @@ impl<'a> Watch<'a> {
             }
             seems += u32::from(steady == Steady::Seems);
         }
-        let name = tree::name(process).unwrap_or_default();
         for _ in 0..STOPS {
             if matches!(steady, Steady::Surely | Steady::Gone) || seems >= SEEMS {
                 break;
             }
-            let mut leaving = std::mem::take(&mut self.leaving);
-            let still = Still::new(process, &mut leaving);
-            let whole = still.whole;
-            steady = match self.read(process) {
-                // Others may fork.
-                Steady::No | Steady::Seems if whole => Steady::Surely,
-                other => other,
-            };
-            let stood = still.end().as_secs_f64() * 1e3;
-            self.leaving = leaving;
-            print::error(&format!("process {process} ({name}) stood still for {stood:.1} ms, to be read"));
+            steady = self.read_still(process);
         }
         let Some(image) = tree::image(process) else {
             return Err(Failure::new(format!("process {process} has ended before it was read")));
@@ -343,6 +362,18 @@ impl<'a> Watch<'a> {
             }
         }
     }
+}
+
+/// Says how long a process stood still, and whether all of it was read then.
+fn told(stood: &Stood, all: bool) -> String {
+    let [time, longest] = [stood.time, stood.longest].map(|time| time.as_secs_f64() * 1e3);
+    let rest = if all { "" } else { "; the rest was read while it ran" };
+    let over = if stood.time <= stood.longest {
+        String::new()
+    } else {
+        format!("; more than {longest:.0} ms, as the machine was busy")
+    };
+    format!("stood still for {time:.1} ms, to be read{rest}{over}")
 }
 
 /// Returns how many tasks were made since the machine started.

@@ -133,7 +133,12 @@ pub(crate) fn present(pid: i32) -> Vec<Found> {
 /// Returns the runs of all present pages, in order, or `None` if the kernel cannot tell. Private
 /// pages are not looked at one by one: all of them count as exclusive.
 pub(crate) fn present_privately(pid: i32) -> Option<Vec<Found>> {
-    scan(pid, 0, END, false)
+    present_privately_in_parts(pid, || {})
+}
+
+/// Returns the same runs, and calls `between` after each part of them.
+pub(crate) fn present_privately_in_parts(pid: i32, between: impl FnMut()) -> Option<Vec<Found>> {
+    scan(pid, 0, END, false, between)
 }
 
 /// Returns the runs of present pages that nobody has written since they came, in order, as first
@@ -153,17 +158,19 @@ pub(crate) fn unwritten(pid: i32) -> Vec<(u64, u64)> {
 /// Returns the runs of present pages between two addresses, in order, or `None` if the kernel
 /// cannot tell.
 pub(crate) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<Found>> {
-    scan(pid, start, last, true)
+    scan(pid, start, last, true, || {})
 }
 
-/// Scans a range. If `words`, the word of each private page is read.
-fn scan(pid: i32, start: u64, last: u64, words: bool) -> Option<Vec<Found>> {
+/// Scans a range. If `words`, the word of each private page is read. `between` is called after each
+/// part.
+fn scan(pid: i32, start: u64, last: u64, words: bool, mut between: impl FnMut()) -> Option<Vec<Found>> {
     let map = File::open(format!("/proc/{pid}/pagemap")).ok()?;
     let mut found: Vec<Found> = Vec::new();
     let mut regions = [PageRegion::default(); 512];
     let mut at = start;
     while at < last {
         let (filled, end) = sys::scan_pages(&map, at, last, &mut regions).ok()?;
+        between();
         for r in &regions[..filled] {
             let has = |category: u64| r.categories & category != 0;
             let file = has(PageRegion::FILE);
