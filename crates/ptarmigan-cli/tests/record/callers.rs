@@ -1,4 +1,5 @@
 //! Mappings, runtimes and callers in a trace.
+use super::attach::Server;
 use super::common::{Dir, METHODS, ptarmigan, run};
 use ptarmigan_trace::{Call, Cause, Kind, Note, Object, Reader, Runtime};
 use serde_json::Value;
@@ -45,8 +46,13 @@ int main(void) {
 
 /// Compiles the program. `None` if there is no compiler.
 fn compile(dir: &Dir, name: &str, flags: &[&str]) -> Option<PathBuf> {
-    let (source, program) = (dir.path("work.c"), dir.path(name));
-    std::fs::write(&source, WORK).expect("our directory");
+    compile_source(dir, "work.c", WORK, name, flags)
+}
+
+/// Compiles the text of a program. `None` if there is no compiler.
+fn compile_source(dir: &Dir, file: &str, text: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    let (source, program) = (dir.path(file), dir.path(name));
+    std::fs::write(&source, text).expect("our directory");
     let mut cc = Command::new("cc");
     match cc.args(flags).arg("-O2").arg("-o").arg(&program).arg(&source).status() {
         Ok(status) if status.success() => Some(program),
@@ -111,17 +117,7 @@ fn functions_have_their_names_lines_and_shares() {
         for (name, flags) in kinds {
             let dir = Dir::new(&format!("callers-{method}-{name}"));
             let Some(program) = compile(&dir, name, flags) else { return };
-            // Samples are thinned out for the faults of all programs: one that other tests start may
-            // leave none to this one.
-            let mut recorded = None;
-            for _ in 0..10 {
-                recorded = record(&dir, method, &["--symbols"], &program);
-                let Some((file, _)) = &recorded else { break };
-                if row(&inspect(file).0, "fault", "touch_few").is_some() {
-                    break;
-                }
-            }
-            let Some((file, stderr)) = recorded else { continue };
+            let Some((file, stderr)) = record(&dir, method, &["--symbols"], &program) else { continue };
             let (json, text) = inspect(&file);
             let many = row(&json, "fault", "touch_many").unwrap_or_else(|| panic!("{stderr}{text}"));
             let few = row(&json, "fault", "touch_few").unwrap_or_else(|| panic!("{stderr}{text}"));
@@ -143,6 +139,43 @@ fn functions_have_their_names_lines_and_shares() {
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         }
     }
+}
+
+/// Faults on all pages again and again, or on 1,220 pages 25 times with pauses, 20 samples each time.
+const FAULTS: &str = r#"#include <sys/mman.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    long pages = count > 1 ? 512 : 1220;
+    char *memory = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(memory, pages * 4096, MADV_NOHUGEPAGE);
+    for (int n = 0; count > 1 || n < 25; n++) {
+        for (long page = 0; page < pages; page++)
+            ((volatile char *)memory)[page * 4096] = 1;
+        madvise(memory, pages * 4096, MADV_DONTNEED);
+        if (count == 1)
+            usleep(100000);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn faults_of_other_programs_take_no_sample_from_a_recorded_one() {
+    let dir = Dir::new("callers-beside");
+    let Some(program) = compile_source(&dir, "faults.c", FAULTS, "faults", &["-g"]) else { return };
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let _others: Vec<Server> = (0..cpus)
+        .map(|_| Server(Command::new(&program).arg("forever").spawn().expect("it was built")))
+        .collect();
+    let Some((file, stderr)) = record(&dir, "tracefs", &["--symbols"], &program) else { return };
+    let (json, _) = inspect(&file);
+    let main = row(&json, "fault", "main").unwrap_or_else(|| panic!("{stderr}{json:#}"));
+    // 30,500 faults, of which one in 61 is sampled, on each CPU among those of all programs.
+    let events = main["events"].as_u64().expect("a number");
+    assert!((26_000..35_000).contains(&events), "{main} {stderr}");
+    let samples = stderr.lines().find_map(|line| line.split_once("callers of ")?.1.split(' ').next());
+    let samples: u64 = samples.expect("a line").replace(',', "").parse().expect("a number");
+    assert!((420..600).contains(&samples), "{stderr}");
 }
 
 #[test]

@@ -67,6 +67,13 @@ impl Recording {
         self
     }
 
+    /// Keeps the samples of these processes and their descendants alone.
+    pub(super) fn samples(&self, processes: &[i32]) {
+        if let Some(mappings) = &self.mappings {
+            mappings.begin(processes);
+        }
+    }
+
     /// Takes the recording out, at its end. What is left follows tasks and keeps no event.
     pub(super) fn take(&mut self) -> Self {
         if let Some(progress) = self.progress.take() {

@@ -73,6 +73,7 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
     };
     signals::pass_to(started.pid);
     let mut recording = Recording::new(method, source, spill, 0).with_mappings(args.symbols);
+    recording.samples(&[started.pid]);
     started.release().context("starting the command")?;
     let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut follower = match &listener {

@@ -206,6 +206,8 @@ impl<'a> Watch<'a> {
             let images = tree::images(self.named, &[]);
             let tasks = images.iter().flat_map(|image| proc::threads(image.process));
             let new: Vec<i32> = tasks.filter(|task| watched.insert(*task)).collect();
+            let processes: Vec<i32> = images.iter().map(|image| image.process).collect();
+            self.recording.samples(&processes);
             if list > 0 && new.is_empty() {
                 break;
             }

@@ -2,9 +2,10 @@
 //! callers.
 //!
 //! They become raw events in a temporary file for each CPU.
+use super::members::Fork;
 use super::merge::Stream;
 use super::ring::{Record, Strange, StrangeRecords};
-use super::samples::Samplers;
+use super::samples::{self, Samplers};
 use super::spill::{self, Room, Spill};
 use crate::record::linux::object::MappedObject;
 use crate::record::linux::raw::{Raw, RawKind};
@@ -12,6 +13,7 @@ use crate::record::linux::system::proc::PAGE_SHIFT;
 use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::{Context, Failure};
 use ptarmigan_trace::Prot;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::sync::Arc;
@@ -29,6 +31,8 @@ pub(crate) struct Described {
     out: BufWriter<File>,
     room: Arc<Room>,
     samplers: Option<Samplers>,
+    /// The samples that are kept until it is known whether they are of recorded processes.
+    waiting: VecDeque<Vec<u8>>,
     strange: StrangeRecords,
 }
 
@@ -36,7 +40,8 @@ impl Described {
     /// Creates the file of a kind for a CPU.
     pub(crate) fn new(spill: &Spill, files: &str, cpu: u16, samplers: Option<Samplers>) -> io::Result<Self> {
         let out = BufWriter::with_capacity(1 << 16, File::create(spill.path(&format!("{files}{cpu}")))?);
-        Ok(Self { out, room: Arc::clone(&spill.room), samplers, strange: spill.strange.clone() })
+        let (waiting, strange) = (VecDeque::new(), spill.strange.clone());
+        Ok(Self { out, room: Arc::clone(&spill.room), samplers, waiting, strange })
     }
 
     /// Begins one look at the ring.
@@ -50,15 +55,50 @@ impl Described {
     /// were lost.
     pub(crate) fn write(&mut self, record: Record<'_>, lost: &mut u64) -> io::Result<()> {
         let raw = match (record, &mut self.samplers) {
+            (Record::Sample(r), Some(samplers)) if samplers.members.is_some() => {
+                self.waiting.push_back(r.to_vec());
+                Ok(None)
+            }
             (Record::Sample(r), Some(samplers)) => samplers.decode(r),
             (Record::Mapping(r), _) => mapping(r),
-            (Record::OfTask, _) => Ok(None),
+            (Record::Fork(r), Some(Samplers { members: Some(members), .. })) => {
+                Fork::of(r).into_iter().for_each(|fork| members.forked(fork));
+                Ok(None)
+            }
+            (Record::Fork(_) | Record::OfTask, _) => Ok(None),
             (Record::Lost(records), _) => {
                 *lost += records;
                 Ok(None)
             }
             (Record::Sample(_), None) | (Record::Unknown, _) => Err(Strange),
         };
+        self.put(raw)
+    }
+
+    /// Writes the samples of recorded processes before `until`, up to which all rings have been
+    /// read.
+    pub(crate) fn settle(&mut self, until: u64) -> io::Result<()> {
+        let Some(members) = self.samplers.as_ref().and_then(|samplers| samplers.members.clone()) else {
+            return Ok(());
+        };
+        members.follow(until);
+        while let Some(record) = self.waiting.front() {
+            let of = samples::process_of(record);
+            if of.is_some_and(|(_, time)| time >= until) {
+                break;
+            }
+            let (record, samplers) = (self.waiting.pop_front(), self.samplers.as_mut());
+            let raw = match (of, record, samplers) {
+                (Some((process, time)), _, _) if !members.has(process, time) => Ok(None),
+                (Some(_), Some(record), Some(samplers)) => samplers.decode(&record),
+                _ => Err(Strange),
+            };
+            self.put(raw)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, raw: Result<Option<Raw>, Strange>) -> io::Result<()> {
         match raw {
             Ok(Some(raw)) if self.room.keeps(raw.time) => {
                 self.room.write(&mut self.out, &spill::bytes_of(&raw))

@@ -55,7 +55,8 @@ impl Execs {
                 match record {
                     Record::Sample(r) => processes.extend(process(r)),
                     // Programs that are not told are found at the looks.
-                    Record::Mapping(_) | Record::Lost(_) | Record::OfTask | Record::Unknown => {}
+                    Record::Mapping(_) | Record::Lost(_) | Record::Unknown => {}
+                    Record::Fork(_) | Record::OfTask => {}
                 }
                 Ok(())
             });

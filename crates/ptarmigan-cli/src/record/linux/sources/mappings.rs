@@ -3,14 +3,16 @@
 //!
 //! One perf event on each CPU reports the mappings of every task: an event that each new task
 //! inherits would cost at every fork. Mappings of other programs are dropped when the trace is
-//! built.
+//! built, and samples of them when they are read ([`members`](super::members)).
 use super::described::{self, Described, MAPPED};
+use super::members::Members;
 use super::merge::Stream;
 use super::ring::{PerfRing, cpus, software, with_mappings};
 use super::rings::RingReader;
 use super::samples::{self, Samplers};
 use super::sampling::{CpuSamples, Sampling};
 use super::spill::Spill;
+use crate::record::linux::system::sys;
 use perf_event_open_sys::bindings as b;
 use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::{Context, Failure};
@@ -23,13 +25,15 @@ pub(crate) struct PerfMappings {
     reader: RingReader,
     cpus: Vec<u16>,
     sampling: Option<Sampling>,
+    /// The processes whose callers are sampled.
+    members: Members,
 }
 
-/// Starts to sample the callers of all tasks.
-fn sampling(spill: &Spill, cpus: &[u16]) -> Result<Sampling, Failure> {
+/// Starts to sample the callers of all tasks, of which those of `members` are kept.
+fn sampling(spill: &Spill, cpus: &[u16], members: &Members) -> Result<Sampling, Failure> {
     let tracepoint = samples::tracepoint().context("the tracepoint of system calls")?;
     let of = |&cpu| {
-        let (samplers, ring) = Samplers::of_all(cpu, tracepoint)?;
+        let (samplers, ring) = Samplers::of_all(cpu, tracepoint, members.clone())?;
         Ok(CpuSamples { cpu, samplers, ring })
     };
     Sampling::start(spill, cpus.iter().map(of).collect::<Result<_, Failure>>()?)
@@ -51,8 +55,14 @@ impl PerfMappings {
         }
         let reader = RingReader::start("mappings", rings)?;
         let say = |e: &Failure| print::error(&format!("callers are unknown: {}", e.message()));
-        let sampling = if callers { sampling(spill, &cpus).inspect_err(say).ok() } else { None };
-        Ok(Self { reader, cpus, sampling })
+        let members = Members::default();
+        let sampling = if callers { sampling(spill, &cpus, &members).inspect_err(say).ok() } else { None };
+        Ok(Self { reader, cpus, sampling, members })
+    }
+
+    /// Keeps the samples of these processes, which are there, and of their descendants.
+    pub(crate) fn begin(&self, processes: &[i32]) {
+        self.members.begin(processes, sys::now());
     }
 
     /// Ends the recording of mappings, and returns them and the samples by CPU. Says how many were

@@ -2,6 +2,7 @@
 mod described;
 pub(crate) mod execs;
 pub(crate) mod mappings;
+mod members;
 pub(crate) mod merge;
 pub(crate) mod perf;
 mod ring;

@@ -30,7 +30,9 @@ pub(crate) enum Record<'a> {
     Mapping(&'a [u8]),
     /// So many records had no room.
     Lost(u64),
-    /// A record of a task, which other sources tell of.
+    /// A new task (`PERF_RECORD_FORK`).
+    Fork(&'a [u8]),
+    /// Another record of a task, which other sources tell of.
     OfTask,
     /// A record that no event here was opened for, or a part of one.
     Unknown,
@@ -46,7 +48,8 @@ impl<'a> Record<'a> {
             // Behind the event's identifier.
             b::PERF_RECORD_LOST => lost(16),
             b::PERF_RECORD_LOST_SAMPLES => lost(8),
-            b::PERF_RECORD_FORK | b::PERF_RECORD_EXIT | b::PERF_RECORD_COMM => Self::OfTask,
+            b::PERF_RECORD_FORK => Self::Fork(r),
+            b::PERF_RECORD_EXIT | b::PERF_RECORD_COMM => Self::OfTask,
             _ => Self::Unknown,
         }
     }
@@ -301,6 +304,7 @@ mod tests {
         assert_eq!(Record::of(b::PERF_RECORD_LOST_SAMPLES, &record), Record::Lost(3));
         assert_eq!(Record::of(b::PERF_RECORD_LOST, &record[..16]), Record::Unknown);
         assert_eq!(Record::of(b::PERF_RECORD_EXIT, &record), Record::OfTask);
+        assert_eq!(Record::of(b::PERF_RECORD_FORK, &record), Record::Fork(&record));
         assert_eq!(Record::of(b::PERF_RECORD_THROTTLE, &record), Record::Unknown);
         assert_eq!(Record::of(9999, &record), Record::Unknown);
     }

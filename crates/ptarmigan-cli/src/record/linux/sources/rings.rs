@@ -1,6 +1,7 @@
 //! A thread that writes the records of several rings to their files.
 use super::described::Described;
 use super::ring::PerfRing;
+use crate::record::linux::system::sys;
 use ptarmigan_replay::{Context, Failure};
 use std::io;
 use std::sync::Arc;
@@ -28,9 +29,13 @@ impl RingReader {
             loop {
                 // Loaded before reading, so everything is read once more after the stop.
                 let last = stopped.load(Ordering::SeqCst);
+                let until = if last { u64::MAX } else { sys::now() };
                 for (ring, described) in &mut rings {
                     described.look();
                     ring.drain(|record| described.write(record, &mut lost))?;
+                }
+                for (_, described) in &mut rings {
+                    described.settle(until)?;
                     if last {
                         described.flush()?;
                     }

@@ -2,6 +2,7 @@
 //!
 //! One fault of [`FAULTS`] is sampled, every call that makes a task or a program, and one call of
 //! [`CALLS`] of the others. Under a storm of faults fewer are kept, and stand for more.
+use super::members::Members;
 use super::ring::{PerfRing, Strange, enable, filter, identifier, open_event, software};
 use crate::record::linux::callers::Sample;
 use crate::record::linux::raw::{MmCall, Raw, RawKind, clone_call};
@@ -82,6 +83,8 @@ pub(crate) struct Samplers {
     /// Identifiers of events of calls, with their periods.
     calls: Vec<(u64, u64)>,
     thinning: Thinning,
+    /// The recorded processes, if the events are of all tasks.
+    pub(crate) members: Option<Members>,
 }
 
 fn sampled(attr: &mut b::perf_event_attr, period: u64, raw: bool) {
@@ -114,16 +117,21 @@ impl Samplers {
             faults.push(identifier(&event).context("perf: an event")?);
             events.push(event);
         }
-        Ok((Self { _events: events, faults, calls: Vec::new(), thinning: Thinning::new() }, ring))
+        Ok((
+            Self { _events: events, faults, calls: Vec::new(), thinning: Thinning::new(), members: None },
+            ring,
+        ))
     }
 
-    /// Samples the faults and calls of all tasks on one CPU. `tracepoint` is the number of the
-    /// tracepoint of all system calls.
-    pub(crate) fn of_all(cpu: u16, tracepoint: u64) -> Result<(Self, PerfRing), Failure> {
+    /// Samples the faults and calls of all tasks on one CPU, and keeps those of `members`.
+    /// `tracepoint` is the number of the tracepoint of all system calls.
+    pub(crate) fn of_all(cpu: u16, tracepoint: u64, members: Members) -> Result<(Self, PerfRing), Failure> {
         let mut attr = software(b::PERF_COUNT_SW_PAGE_FAULTS, 0);
         sampled(&mut attr, FAULTS, false);
         // Faults of the kernel in a program's memory, too.
         attr.set_exclude_kernel(0);
+        // Tells of forks.
+        attr.set_task(1);
         let ring = PerfRing::open(&mut attr, -1, cpu, ALL_TASKS)?;
         let faults = vec![identifier(&ring).context("perf: an event")?];
         let (mut calls, mut events) = (Vec::new(), Vec::new());
@@ -145,7 +153,8 @@ impl Samplers {
             };
             add().context("perf: an event of calls")?;
         }
-        Ok((Self { _events: events, faults, calls, thinning: Thinning::new() }, ring))
+        let (thinning, members) = (Thinning::new(), Some(members));
+        Ok((Self { _events: events, faults, calls, thinning, members }, ring))
     }
 
     /// Begins one look at the ring.
@@ -236,6 +245,11 @@ pub(crate) fn after_vfork(first: u64) -> u64 {
     first.wrapping_sub(1)
 }
 
+/// Returns the process of a sample, and its time.
+pub(crate) fn process_of(r: &[u8]) -> Option<(i32, u64)> {
+    Some((number(r, 16, 4)? as i32, number(r, 24, 8)?))
+}
+
 /// Returns the number of the tracepoint of all system calls.
 pub(crate) fn tracepoint() -> io::Result<u64> {
     let id = fs::read_to_string("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id")?;
@@ -258,6 +272,7 @@ mod tests {
             faults: vec![7],
             calls: vec![(8, 1), (9, 13)],
             thinning: Thinning::new(),
+            members: None,
         }
     }
 
@@ -285,6 +300,7 @@ mod tests {
     fn samples_become_raw_events() {
         let raw = samplers().decode(&record(7, None)).expect("known").expect("a sample");
         assert_eq!((raw.time, raw.cpu, raw.pid), (1234, 3, 5));
+        assert_eq!(process_of(&record(7, None)), Some((4, 1234)));
         let RawKind::Sampled(sample) = raw.what else { panic!("{raw:?}") };
         assert_eq!((sample.cause, sample.page, sample.events), (Cause::Fault, 0x70, FAULTS));
         assert_eq!((sample.ip, sample.sp, sample.bp, &sample.stack[..]), (10, 20, 30, &[100, 200][..]));

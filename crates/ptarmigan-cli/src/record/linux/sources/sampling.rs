@@ -44,7 +44,7 @@ impl Sampling {
         if lost > 0 {
             let lost = several(lost, "sample");
             print::error(&format!(
-                "callers that are unknown, for lack of room: {lost}; no event is lost by it"
+                "callers that are unknown, for lack of room: at most {lost}; no event is lost by it"
             ));
         }
         self.cpus.iter().map(|&cpu| described::read(spill, FILES, cpu)).collect()
