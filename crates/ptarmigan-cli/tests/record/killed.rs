@@ -19,8 +19,7 @@ fn an_interrupt_keeps_what_is_there() {
         assert_eq!(status, Some(130), "{stderr}");
         assert!(report(&file).execs >= 6);
         assert_eq!(dir.files(), ["out.ptrace"]);
-        let instance = format!("/sys/kernel/tracing/instances/ptarmigan-{pid}");
-        assert!(!Path::new(&instance).exists(), "the tracefs instance is removed");
+        assert!(!Path::new(&instance_of(pid)).exists(), "the tracefs instance is removed");
     }
 }
 
@@ -86,9 +85,7 @@ fn a_command_outlives_the_second_process_of_its_recorder() {
     let script = format!("echo started; read x; /bin/true && echo > {}", end.display());
     let Some(child) = started("tracefs", &file, &script) else { return };
     let first = child.id();
-    let children =
-        std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap_or_default();
-    let Ok(second) = children.trim().parse() else {
+    let Some(second) = second_process(first) else {
         eprintln!("skipped: this kernel does not list children");
         run_on(child);
         return;
@@ -97,9 +94,97 @@ fn a_command_outlives_the_second_process_of_its_recorder() {
     let (status, stderr) = run_on(child);
     assert_eq!(status, Some(137), "{stderr}");
     assert!(end.exists(), "the command went on");
-    let (status, stderr) = run(ptarmigan().args(["record", "-o"]).arg(&file).args(["--", "true"]));
-    assert_eq!(status, Some(0), "{stderr}");
-    assert_eq!(dir.files(), ["end", "out.ptrace"], "the next recording cleans up");
+    assert_eq!(dir.files(), ["end"], "the first process has cleaned up");
+    assert!(!Path::new(&instance_of(first)).exists());
+}
+
+/// The tracefs instance of a recorder.
+fn instance_of(pid: u32) -> String {
+    format!("/sys/kernel/tracing/instances/ptarmigan-{pid}")
+}
+
+#[test]
+fn the_next_recorder_removes_what_killed_ones_left_and_nothing_of_living_ones() {
+    for method in METHODS {
+        let dir = Dir::new(&format!("left-{method}"));
+        let script = "echo started; read x";
+        let start = |name: &str| {
+            let mut command = ptarmigan();
+            command.args(["record", "--method", method, "-o"]).arg(dir.path(name));
+            spawned(command.args(["--", "sh", "-c", script]).process_group(0))
+        };
+        let (Some(living), Some(mut first), Some(mut second)) = (start("a"), start("b"), start("c")) else {
+            continue;
+        };
+        let left = [&mut first, &mut second].map(|child| {
+            let pid = child.id();
+            // Both processes of the recorder at once, and the command.
+            kill(-(pid as i32), libc::SIGKILL);
+            child.wait().expect("our child");
+            pid
+        });
+        let of = |name: &str, pid: u32| format!(".{name}.{pid}");
+        // The number of a killed recorder is another process's by now.
+        let again = of("c", std::process::id());
+        std::fs::rename(dir.path(&of("c", left[1])), dir.path(&again)).expect("it was left");
+        // Directories of others.
+        for name in [".x.1", ".b.2147483647"] {
+            std::fs::create_dir(dir.path(name)).expect("room");
+            std::fs::write(dir.path(name).join("file"), "").expect("room");
+        }
+        let lives = of("a", living.id());
+        let before = dir.files();
+        for name in [&lives, &of("b", left[0]), &again] {
+            assert!(before.contains(name), "{method}: {name}: {before:?}");
+        }
+        let record = || {
+            let mut command = ptarmigan();
+            command.args(["record", "--method", method, "-o"]).arg(dir.path("d")).args(["--", "true"]);
+            run(&mut command)
+        };
+        let (status, stderr) = record();
+        assert_eq!(status, Some(0), "{stderr}");
+        let mut expected = vec![lives, ".b.2147483647".to_owned(), ".x.1".to_owned(), "d".to_owned()];
+        expected.sort();
+        assert_eq!(dir.files(), expected, "{method}");
+        for pid in left {
+            assert!(!Path::new(&instance_of(pid)).exists(), "{method}");
+        }
+        assert_eq!(Path::new(&instance_of(living.id())).exists(), method == "tracefs");
+        let (status, stderr) = run_on(living);
+        assert_eq!(status, Some(0), "{method}: {stderr}");
+        assert!(report(&dir.path("a")).execs >= 1);
+    }
+}
+
+/// Returns the second process of a recorder. `None` if this kernel does not list children.
+fn second_process(first: u32) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn signals_for_users_do_not_end_a_recording() {
+    for method in METHODS {
+        let dir = Dir::new(&format!("users-{method}"));
+        let file = dir.path("out.ptrace");
+        let script = "trap '' USR1 USR2; echo started; read x; /bin/true; exit 7";
+        let mut command = ptarmigan();
+        command.args(["record", "--method", method, "-o"]).arg(&file).args(["--", "sh", "-c", script]);
+        let Some(child) = spawned(command.process_group(0)) else { continue };
+        let first = child.id() as i32;
+        for signal in [libc::SIGUSR1, libc::SIGUSR2] {
+            for pid in [Some(first), second_process(first as u32), Some(-first)].into_iter().flatten() {
+                kill(pid, signal);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+        let (status, stderr) = run_on(child);
+        assert_eq!(status, Some(7), "{method}: {stderr}");
+        let r = report(&file);
+        assert_eq!((r.execs, r.unseen.contains(&"the end of the command")), (2, false), "{method}: {stderr}");
+        assert_eq!(dir.files(), ["out.ptrace"]);
+    }
 }
 
 /// Returns the state of a process, one letter.

@@ -1,7 +1,8 @@
 //! Two processes: the one that the user sees waits, the other one records.
 //!
 //! If the first is killed, the second stops recording, cleans up, and lets the command go on. If
-//! the second is killed, the first answers the system calls that wait, until the command has ended.
+//! the second is killed, the first cleans up and answers the system calls that wait, until the
+//! command has ended. If both are, the next recorder cleans up.
 use super::system::notify::{self, Listener, Ready};
 use super::system::signals;
 use ptarmigan_replay::terminal::print;
@@ -36,8 +37,8 @@ pub(crate) enum Role {
 pub(crate) struct Link(File);
 
 /// Splits the process in two. Must be called while it has one thread. If the recorder is killed,
-/// a message ends with `recorded`.
-pub(crate) fn split(recorded: &str) -> io::Result<Role> {
+/// a message ends with `recorded`, and `clean_up` is called.
+pub(crate) fn split(recorded: &str, clean_up: impl FnOnce()) -> io::Result<Role> {
     signals::remember();
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // SAFETY: a new mapping at an address of the kernel's choice overlaps no other. It is never
@@ -55,16 +56,17 @@ pub(crate) fn split(recorded: &str) -> io::Result<Role> {
     }
     if pid > 0 {
         drop(write);
-        return Ok(Role::Waited(wait_for(pid, read, recorded)));
+        return Ok(Role::Waited(wait_for(pid, read, recorded, clean_up)));
     }
     drop(read);
+    // Before the kernel is asked to send the signal, which would end this process.
+    signals::catch(first);
     // SAFETY: both requests take numbers or a string with its end, and keep no pointer.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, signals::ORPHANED);
         libc::prctl(libc::PR_SET_NAME, c"recorder".as_ptr());
     }
-    signals::catch();
-    if rustix::process::getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != first as i32) {
+    if !signals::is_child_of(first) {
         return Err(io::Error::other("the recorder was killed at its start"));
     }
     Ok(Role::Recorder(Link(File::from(write))))
@@ -88,7 +90,7 @@ impl Link {
 }
 
 /// Waits for the process that records.
-fn wait_for(recorder: i32, link: OwnedFd, recorded: &str) -> ExitCode {
+fn wait_for(recorder: i32, link: OwnedFd, recorded: &str, clean_up: impl FnOnce()) -> ExitCode {
     signals::relay_to(recorder);
     let mut number = [0; 4];
     // A recorder that fails early, or needs no listener, closes its end.
@@ -104,6 +106,7 @@ fn wait_for(recorder: i32, link: OwnedFd, recorded: &str) -> ExitCode {
     } else {
         let signal = libc::WTERMSIG(status);
         print::error(&format!("the recorder was ended by signal {signal}; {recorded}"));
+        clean_up();
         128 + signal
     };
     if let Some(listener) = listener {

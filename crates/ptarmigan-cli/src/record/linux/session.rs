@@ -6,8 +6,8 @@ use super::keeper::{self, Link, Role};
 use super::recording::Recording;
 use super::sources::Source;
 use super::sources::perf::PerfFaults;
-use super::sources::spill::{Notes, Spill};
-use super::sources::tracefs::Instance;
+use super::sources::spill::{self, Notes, Spill};
+use super::sources::tracefs::{self, Instance};
 use super::stops::calls;
 use super::stops::start::{self, AtCalls, Start, Started};
 use super::stops::supervisor::{self, Missed, Supervisor};
@@ -36,11 +36,21 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         refuse_other_files(args)?
     }
     let recorded = if attaches { "the processes go on" } else { "the command goes on" };
-    match keeper::split(recorded).context("starting the recorder")? {
+    let role = keeper::split(recorded, || remove_stale(&target)).context("starting the recorder")?;
+    if let Role::Recorder(_) = role {
+        remove_stale(&target);
+    }
+    match role {
         Role::Waited(status) => Ok(status),
         Role::Recorder(_) if attaches => attach::session::record(args, &target, method),
         Role::Recorder(link) => record(args, &target, method, link),
     }
+}
+
+/// Removes the files and instances of recorders that are gone.
+fn remove_stale(target: &Target) {
+    spill::remove_stale(&target.beside());
+    tracefs::remove_stale();
 }
 
 /// Records, in the process that does it.

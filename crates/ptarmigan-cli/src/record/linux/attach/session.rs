@@ -25,7 +25,7 @@ const WITHOUT_STOPS: u16 = Unseen::EXEC_AREAS | Unseen::ARG_PAGES | Unseen::TRUT
 
 /// The price of attaching without tracepoints, which is said before it is paid.
 const STOPS: &str = "the processes stop at each system call: while they are recorded, expect a fraction of \
-                     their speed (see docs/recording.md#cost); --method tracefs, as root, does not stop them";
+                     their speed (see `ptarmigan docs recording`, *Cost*); --method tracefs, as root, does not stop them";
 
 /// Checks that a recording can attach, before it begins.
 ///

@@ -5,6 +5,7 @@ use crate::record::linux::keeper;
 use crate::record::linux::largest::Largest;
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{Raw, RawKind};
+use crate::record::linux::system::held::Held;
 use crate::record::linux::system::pagemap::Unwritten;
 use crate::record::linux::system::sys;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A directory that is removed with its contents on drop.
 pub(crate) struct Spill {
     dir: PathBuf,
+    _held: Held,
     /// The room that it has on its disk.
     pub(crate) room: Arc<Room>,
     /// Records of the kernel that could not be taken.
@@ -85,16 +87,17 @@ fn is_full(e: &io::Error) -> bool {
 }
 
 impl Spill {
-    /// Creates the directory beside `output`, and removes those of recorders that were killed.
+    /// Creates the directory beside `output`.
     ///
     /// # Errors
     /// If it cannot be created, or there is not even room for [`RESERVE`] bytes.
     pub(crate) fn new(output: &Path) -> io::Result<Self> {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
-        remove_stale(output, &format!(".{name}."));
         let dir = output.with_file_name(format!(".{name}.{}", keeper::number()));
         // Names of files are in it, those of other users' programs among them.
         fs::DirBuilder::new().mode(0o700).create(&dir)?;
+        let held = Held::new(&dir)?;
+        File::create(dir.join(MARK))?;
         let reserve = dir.join("reserve");
         let parts = std::thread::available_parallelism().map_or(1, |n| n.get()) as u64 + 1;
         let set_aside = |bytes| Ok(fallocate(&File::create(&reserve)?, FallocateFlags::empty(), 0, bytes)?);
@@ -102,7 +105,7 @@ impl Spill {
         let full = |done: &io::Result<()>| done.as_ref().is_err_and(is_full);
         let least = if full(&set_aside(parts * RESERVE)) { set_aside(RESERVE) } else { Ok(()) };
         let room = Arc::new(Room { reserve, ended: AtomicU64::new(0) });
-        let spill = Self { dir, room, strange: StrangeRecords::default() };
+        let spill = Self { dir, _held: held, room, strange: StrangeRecords::default() };
         if full(&least) { least.map(|()| spill) } else { Ok(spill) }
     }
 
@@ -111,17 +114,24 @@ impl Spill {
     }
 }
 
-/// Removes directories beside `output` whose names are `prefix` and the number of no process.
-fn remove_stale(output: &Path, prefix: &str) {
+/// The file that tells a recorder's directory from others. It is made once the directory is locked.
+const MARK: &str = ".ptarmigan-recording";
+
+/// Removes the directories beside `output` of recorders that are gone, whatever their outputs.
+pub(crate) fn remove_stale(output: &Path) {
     let beside = output.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
-            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        let (name, path) = (entry.file_name(), entry.path());
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix('.')?.rsplit_once('.')?.1.parse::<u32>().ok());
+        if number.is_none() || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        if let Some(_held) = Held::of_none(&path)
+            && path.join(MARK).is_file()
         {
             // Directories that cannot be removed stay.
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = fs::remove_dir_all(&path);
         }
     }
 }

@@ -25,9 +25,21 @@ const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// The signal that says that the recorder's first process is gone.
 pub(crate) const ORPHANED: i32 = libc::SIGUSR1;
 
+/// Signals without a meaning for the recorder, which has none of them end it. [`ORPHANED`] has one
+/// for its second process, if it comes from the kernel.
+const IGNORED: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
+
 /// Signals that the recorder changes, and that the command finds as the recorder found them.
-const CHANGED: [i32; 7] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM, libc::SIGCHLD, ORPHANED];
+const CHANGED: [i32; 8] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGALRM,
+    libc::SIGCHLD,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
 
 /// Signal settings at the start of the recorder.
 struct AtStart {
@@ -42,6 +54,8 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// When the first signal arrived, in milliseconds.
 static FIRST_AT: AtomicU64 = AtomicU64::new(0);
 static IS_ORPHAN: AtomicBool = AtomicBool::new(false);
+/// The recorder's first process.
+static PARENT: AtomicU32 = AtomicU32::new(0);
 /// The process that signals are passed on to, or 0.
 static TO: AtomicI32 = AtomicI32::new(0);
 /// Whether a second signal follows the first one by itself.
@@ -49,7 +63,11 @@ static HURRIES: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     match signal {
-        ORPHANED => return IS_ORPHAN.store(true, Ordering::SeqCst),
+        ORPHANED => {
+            // Anybody can send this signal. The kernel does when there is another parent.
+            let is_orphan = !is_child_of(PARENT.load(Ordering::SeqCst));
+            return IS_ORPHAN.store(is_orphan, Ordering::SeqCst);
+        }
         libc::SIGCHLD => return,
         _ => {}
     }
@@ -94,7 +112,7 @@ fn milliseconds() -> u64 {
 }
 
 /// Notes the signal settings at the start of the recorder. Ends of children are signals from then
-/// on, whatever the setting was: the recorder waits for them.
+/// on, whatever the setting was: the recorder waits for them. Signals of [`IGNORED`] are ignored.
 pub(crate) fn remember() {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     let mut ignored = 0;
@@ -112,6 +130,7 @@ pub(crate) fn remember() {
     let _ = AT_START.set(AtStart { ignored, blocked });
     // SAFETY: the default action runs no code.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    ignore(IGNORED);
 }
 
 /// Returns whether the recorder was started with this signal ignored.
@@ -145,12 +164,25 @@ pub(crate) fn relay_to(pid: i32) {
     handle(ending().chain(Some(libc::SIGQUIT).filter(|signal| !was_ignored(*signal))));
 }
 
-/// Catches signals in the process that records. A terminal's Ctrl-\ is for the program only.
-pub(crate) fn catch() {
+/// Catches signals in the process that records, a child of `parent`. A terminal's Ctrl-\ is for the
+/// program only.
+pub(crate) fn catch(parent: u32) {
     HURRIES.store(true, Ordering::SeqCst);
+    PARENT.store(parent, Ordering::SeqCst);
+    ignore([libc::SIGQUIT]);
     handle(ending().chain([libc::SIGALRM, ORPHANED]));
-    // SAFETY: ignoring a signal runs no code.
-    unsafe { libc::signal(libc::SIGQUIT, libc::SIG_IGN) };
+}
+
+fn ignore(signals: impl IntoIterator<Item = i32>) {
+    for signal in signals {
+        // SAFETY: ignoring a signal runs no code.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Returns whether a process is this one's parent. Async-signal-safe.
+pub(crate) fn is_child_of(process: u32) -> bool {
+    rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == process as i32)
 }
 
 /// The signals that [`hold`] keeps back.

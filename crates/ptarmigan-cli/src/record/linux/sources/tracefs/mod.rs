@@ -8,6 +8,7 @@ mod ring;
 use crate::record::linux::keeper;
 use crate::record::linux::sources::merge::{Finished, Stream};
 use crate::record::linux::sources::spill::{self, Spill};
+use crate::record::linux::system::held::Held;
 use decoder::Decoder;
 use points::Point;
 use ptarmigan_replay::{Context, Failure};
@@ -26,10 +27,14 @@ const ROOT: &str = "/sys/kernel/tracing";
 const BUFFER_KIB: u32 = 32 << 10;
 /// Prefix of the instances' names; the process number follows.
 const PREFIX: &str = "ptarmigan-";
+/// The file of an instance's clock, and the clock of all sources.
+const CLOCK: &str = "trace_clock";
+const OUR_CLOCK: &str = "mono";
 
 /// A running instance, removed on drop.
 pub(crate) struct Instance {
     dir: PathBuf,
+    _held: Held,
     decoder: Decoder,
     stop: Arc<AtomicBool>,
     readers: Vec<JoinHandle<std::io::Result<()>>>,
@@ -59,13 +64,20 @@ fn remove(dir: &Path) {
     }
 }
 
-/// Removes the instances of recorders that were killed.
-fn remove_stale() {
+/// Removes the instances of recorders that are gone.
+pub(crate) fn remove_stale() {
     for entry in fs::read_dir(Path::new(ROOT).join("instances")).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|n| n.strip_prefix(PREFIX)?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| pid == keeper::number() || !Path::new(&format!("/proc/{pid}")).exists()) {
-            remove(&entry.path());
+        let (name, dir) = (entry.file_name(), entry.path());
+        let number = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        let Some(number) = number else { continue };
+        // A recorder that is about to lock its instance has not set the clock yet.
+        let clock = || fs::read_to_string(dir.join(CLOCK)).unwrap_or_default();
+        let is_begun = || clock().contains(&format!("[{OUR_CLOCK}]"));
+        let is_alive = || Path::new(&format!("/proc/{number}")).exists();
+        if let Some(_held) = Held::of_none(&dir)
+            && (is_begun() || !is_alive())
+        {
+            remove(&dir);
         }
     }
 }
@@ -89,10 +101,11 @@ impl Instance {
     /// Creates an instance that does not record yet, with readers that write to `spill`.
     pub(crate) fn new(spill: &Spill) -> Result<Self, Failure> {
         let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", keeper::number()));
-        remove_stale();
-        fs::create_dir(&dir)
+        let held = fs::create_dir(&dir)
+            .and_then(|()| Held::new(&dir))
             .map_err(|e| Failure::new(format!("tracefs: a new instance: {e}; use --method perf")))?;
         let mut instance = Self {
+            _held: held,
             decoder: decoder(&dir)
                 .map_err(|why| Failure::new(format!("tracefs: {why}; use --method perf")))
                 .inspect_err(|_| remove(&dir))?,
@@ -104,7 +117,7 @@ impl Instance {
         };
         instance.write("tracing_on", "0")?;
         instance.write("buffer_size_kb", &BUFFER_KIB.to_string())?;
-        instance.write("trace_clock", "mono")?;
+        instance.write(CLOCK, OUR_CLOCK)?;
         instance.write("options/event-fork", "1")?;
         // On overflow, new records are dropped and counted.
         instance.write("options/overwrite", "0")?;
