@@ -150,10 +150,8 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     fn typed() -> Option<u8>;
     /// Returns the nanoseconds since boot.
     fn now() -> u64;
-    /// Returns the seconds since 1970 by the machine's clock; 0 without one.
-    fn wall_clock() -> u64 {
-        0
-    }
+    /// Returns the seconds since 1970 by the machine's clock.
+    fn wall_clock() -> u64;
     /// Waits for an interrupt, and returns after it was served. An interrupt that came before,
     /// since the kernel was entered, counts.
     fn wait_for_interrupt();

@@ -139,6 +139,10 @@ unsafe impl Arch for Virt {
         ticks / each * 1_000_000 + ticks % each * 1_000_000 / each
     }
 
+    fn wall_clock() -> u64 {
+        arch::seconds()
+    }
+
     fn wait_for_interrupt() {
         // The kernel masks interrupts; one that is pending ends the wait nevertheless.
         arch::wait();

@@ -22,7 +22,7 @@ pub use ptarmigan::format::Aarch64 as Format;
 pub use ptarmigan_kernel_base::aarch64::clock::{self, is_due};
 pub use ptarmigan_kernel_base::aarch64::irq::{self, send as interrupt};
 pub use ptarmigan_kernel_base::aarch64::trap::{NUMBER, Registers};
-pub use ptarmigan_kernel_base::aarch64::virt::{VIRT, listen, typed};
+pub use ptarmigan_kernel_base::aarch64::virt::{VIRT, listen, seconds, typed};
 pub use sigcontext::{CONTEXT_BYTES, FRAME_BYTES};
 
 global_asm!(include_str!("../../../base/src/aarch64/boot.s"), mair = const Format::MAIR);

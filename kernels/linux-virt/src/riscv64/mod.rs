@@ -25,7 +25,7 @@ pub use ptarmigan_kernel_base::riscv::harts::interrupt;
 pub use ptarmigan_kernel_base::riscv::irq::{self, is_due};
 pub use ptarmigan_kernel_base::riscv::sbi as clock;
 pub use ptarmigan_kernel_base::riscv::trap::Registers;
-pub use ptarmigan_kernel_base::riscv::virt::{VIRT, listen, typed};
+pub use ptarmigan_kernel_base::riscv::virt::{VIRT, listen, seconds, typed};
 pub use sigcontext::{CONTEXT_BYTES, FRAME_BYTES};
 
 global_asm!(include_str!("../../../base/src/riscv/boot.s"));
