@@ -191,13 +191,13 @@ static void bad_interpreters(void) {
     LOADER("headers beyond the file", ELIBBAD, HEADER->e_phoff = sizeof image);
     LOADER("headers beyond all files", ELIBBAD, HEADER->e_phoff = end);
     LOADER("no segment that is loaded", ELIBBAD, first->p_type = PT_NOTE);
-    LOADER("bytes beyond the file", ELIBBAD, first->p_filesz = first->p_memsz = 1 << 20);
     LOADER("memory that wraps", WIDE ? ELIBBAD : ENOMEM, first->p_memsz = end - 1);
     LOADER("more memory than there are addresses", ENOMEM, first->p_memsz = kernel);
     LOADER("addresses that begin above all others", ELIBBAD, first->p_vaddr = end & ~(ElfW(Addr))0xffff);
     LOADER("an entry beyond all addresses", ELIBBAD, HEADER->e_entry = end);
-    LOADER("a bad segment after a good one", ELIBBAD, HEADER->e_phnum = 2, second->p_filesz = second->p_memsz = 1 << 20);
+    LOADER("a bad segment after a good one", ELIBBAD, HEADER->e_phnum = 2, second->p_memsz = 16);
     /* Odd, and still interpreters. */
+    LOADER("bytes beyond the file", LOADED, first->p_filesz = first->p_memsz = 1 << 20);
     LOADER("one that names another", LOADED, HEADER->e_phnum = 2, second->p_type = PT_INTERP, second->p_filesz = 4);
     LOADER("one that is not movable", LOADED, HEADER->e_type = ET_EXEC, first->p_vaddr = 0x600000, HEADER->e_entry = 0x600800);
     LOADER("one that is not in order", LOADED, HEADER->e_phnum = 2, first->p_vaddr = 0x10000, HEADER->e_entry = 0x10800);
@@ -230,9 +230,12 @@ static void bad_programs(void) {
     ATTEMPT("headers of no bytes", ENOEXEC, HEADER->e_phentsize = 0);
     ATTEMPT("headers of many bytes", ENOEXEC, HEADER->e_phentsize = 0xffff);
     ATTEMPT("no segment that is loaded", ENOEXEC, first->p_type = PT_NOTE);
-    /* Bytes of the file. */
-    ATTEMPT("a file that is cut", ENOEXEC, image_size--);
-    ATTEMPT("bytes beyond the file", ENOEXEC, first->p_filesz = first->p_memsz = 1 << 20);
+    /* Bytes of the file: there may be fewer, which the program notices when it touches them. */
+    ATTEMPT("a file that is cut", GOOD, image_size--);
+    ATTEMPT("bytes beyond the file", GOOD, first->p_filesz = first->p_memsz = 1 << 20);
+    ATTEMPT("bytes beyond the file, and a tail", GOOD, HEADER->e_phnum = 2, second->p_vaddr = 0x600000,
+            second->p_offset = 1 << 20, second->p_filesz = 16);
+    ATTEMPT("code beyond the file", -SIGBUS, image_size = 0x7f0, first->p_offset = 4096, first->p_filesz = first->p_memsz = 4096);
     ATTEMPT("bytes far beyond the file", ENOEXEC, first->p_offset = end & ~(ElfW(Addr))4095);
     ATTEMPT("bytes that wrap", ENOEXEC, first->p_filesz = first->p_memsz = end);
     ATTEMPT("more in the file than in memory", ENOEXEC, first->p_memsz = 4096);
@@ -242,6 +245,7 @@ static void bad_programs(void) {
     ATTEMPT("the kernel's addresses", ENOEXEC, first->p_vaddr = kernel);
     ATTEMPT("the last page", ENOEXEC, first->p_vaddr = end & ~(ElfW(Addr))4095);
     ATTEMPT("memory into the kernel's addresses", ENOEXEC, first->p_memsz = kernel - 0x400000 + 1);
+    ATTEMPT("memory near the stack", GOOD, HEADER->e_phnum = 2, second->p_vaddr = kernel - (1 << 20));
     ATTEMPT("memory into the stack", ENOEXEC, first->p_memsz = kernel - 0x400000 - 65536);
     ATTEMPT("memory that wraps", ENOEXEC, first->p_memsz = end - 0x400000);
     ATTEMPT("memory that wraps to 0", ENOEXEC, first->p_memsz = end - 0x400000 + 1);

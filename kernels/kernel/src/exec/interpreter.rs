@@ -11,6 +11,8 @@ use ptarmigan::addr::{FRAME_SIZE, VirtRange};
 use ptarmigan::format::Format;
 
 use super::elf::{Elf, HEADER, LOAD, Segment};
+use super::segments::limit;
+use super::stack;
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::{Kind, path};
@@ -81,8 +83,8 @@ impl<A: Arch> Sys<'_, A> {
     ///
     /// # Errors
     ///
-    /// [`Errno::ELIBBAD`] if its headers are cut, or it wants bytes or addresses that there are
-    /// not; [`Errno::ENOMEM`].
+    /// [`Errno::ELIBBAD`] if its headers are cut, or it wants addresses that there are not;
+    /// [`Errno::ENOMEM`].
     pub(super) fn place_interpreter(
         &mut self,
         space: &mut TaskSpace<A>,
@@ -104,11 +106,12 @@ impl<A: Arch> Sys<'_, A> {
             // A file whose addresses begin above all gaps cannot be moved there.
             shift = gap.start.checked_sub(all.start).ok_or(Errno::ELIBBAD)?;
         }
+        let stack_at = stack::begins_at::<A>(&self.state.tasks.arguments);
         let mut is_mapped = false;
         for i in 0..elf.segments {
             let segment = self.segment(object, &elf, i).map_err(bad)?;
             if segment.kind == LOAD && segment.in_memory > 0 {
-                self.map_segment(space, object, &segment, shift).map_err(bad)?;
+                self.map_segment(space, object, &segment, shift, limit(stack_at, !is_mapped)).map_err(bad)?;
                 is_mapped = true;
             }
         }

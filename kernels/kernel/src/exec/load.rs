@@ -6,6 +6,7 @@ use ptarmigan::space::{LargePages, Space};
 
 use super::elf::{Elf, HEADER, INTERPRETER, LOAD};
 use super::interpreter::Placed;
+use super::segments::limit;
 use super::stack::{self, Facts};
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
@@ -88,6 +89,7 @@ impl<A: Arch> Sys<'_, A> {
             edit.set_unmapping(unmapping);
         })?;
         let shift = if elf.movable { A::ABI.base() } else { 0 };
+        let stack_at = stack::begins_at::<A>(&self.state.tasks.arguments);
         let (mut heap, mut headers, mut interpreter) = (0, 0, None);
         for i in 0..elf.segments {
             let segment = self.segment(object, elf, i)?;
@@ -97,7 +99,7 @@ impl<A: Arch> Sys<'_, A> {
                     interpreter = Some(self.find_interpreter(object, &segment)?);
                 }
                 LOAD if segment.in_memory > 0 => {
-                    let end = self.map_segment(space, object, &segment, shift)?;
+                    let end = self.map_segment(space, object, &segment, shift, limit(stack_at, heap == 0))?;
                     heap = heap.max(end);
                     headers = segment.address_of(elf.segments_at, shift).unwrap_or(headers);
                 }

@@ -1,6 +1,5 @@
 //! Reads and maps the segments of a file.
 
-use ptarmigan::format::Format;
 use ptarmigan::space::{AreaError, AreaFlags, Object};
 
 use super::elf::{Elf, HEADER, Pages, Segment};
@@ -8,12 +7,15 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::memory::TaskSpace;
 use crate::syscall::Sys;
-use crate::syscall::reach::BELOW_STACK;
 
-/// Returns the end of the addresses of segments: below the stack with its largest size.
-const fn limit<A: Arch>() -> u64 {
-    let (below, end) = (A::STACK_END - BELOW_STACK, A::Format::USER_END);
-    if below < end { below } else { end }
+/// Bytes below the pages of a new stack into which the first segment may not reach: Linux's stack
+/// has them before the program is mapped.
+const NEW_STACK: u64 = 128 << 10;
+
+/// Returns the end of the addresses of segments if a new stack begins at `stack`. As under Linux,
+/// segments behind the first one may leave the stack no room to grow.
+pub(super) fn limit(stack: u64, is_first: bool) -> u64 {
+    if is_first { stack - NEW_STACK } else { stack }
 }
 
 impl<A: Arch> Sys<'_, A> {
@@ -29,16 +31,17 @@ impl<A: Arch> Sys<'_, A> {
         Segment::parse(A::ABI, &bytes[..n])
     }
 
-    /// Maps a segment; returns the end of its last page.
+    /// Maps a segment below `limit`; returns the end of its last page. Pages behind the end of the
+    /// file cannot be accessed.
     pub(super) fn map_segment(
         &mut self,
         space: &mut TaskSpace<A>,
         object: u32,
         segment: &Segment,
         shift: u64,
+        limit: u64,
     ) -> Result<u64, Errno> {
-        let objects = self.kernel.objects();
-        let Pages { file, offset, zero, tail } = segment.pages(shift, limit::<A>(), objects.size(object))?;
+        let Pages { file, offset, zero, tail } = segment.pages(A::ABI, shift, limit)?;
         let mut permissions = AreaFlags::default();
         for (bit, flag) in [(4, AreaFlags::READ), (2, AreaFlags::WRITE), (1, AreaFlags::EXEC)] {
             if segment.flags & bit != 0 {
@@ -59,7 +62,11 @@ impl<A: Arch> Sys<'_, A> {
         mapped?.map_err(|_| Errno::ENOMEM)?;
         // The bytes of the file's last page after the data belong to the program, and are zero.
         if tail.start < tail.end && permissions.has(AreaFlags::WRITE) {
-            space.clear(on, tail.start, (tail.end - tail.start) as usize)?;
+            match space.clear(on, tail.start, (tail.end - tail.start) as usize) {
+                // The page lies behind the end of the file. Linux 6.1 does not notice that.
+                Err(Errno::EFAULT) => {}
+                cleared => cleared?,
+            }
         }
         Ok(zero.end)
     }

@@ -35,6 +35,11 @@ pub fn pages(arguments: &Arguments) -> u64 {
     (TOP + arguments.total() + words * 8 + 64).div_ceil(FRAME_SIZE) as u64
 }
 
+/// Returns where those pages begin.
+pub fn begins_at<A: Arch>(arguments: &Arguments) -> u64 {
+    A::STACK_END - pages(arguments) * FRAME_SIZE as u64
+}
+
 /// Words that are written one after the other.
 struct Words<'a, 'm, A: Arch> {
     on: On<'m, Machine<A>>,
