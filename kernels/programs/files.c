@@ -13,8 +13,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -384,6 +386,153 @@ static void attributes(void) {
     unlink("attributes");
 }
 
+/* Owners, which the superuser may change, and of which nobody is asked here. */
+static void owners(void) {
+    struct stat facts;
+    struct statx wide;
+    int file = open("owned", O_RDWR | O_CREAT | O_TRUNC, 0755), ends[2];
+    check("a link and a pipe", symlink("owned", "link") == 0 && pipe(ends) == 0);
+    if (geteuid() == 0) {
+        ANSWERS(0, chown("link", 7, 70000));
+        check("its owner", stat("owned", &facts) == 0 && facts.st_uid == 7 && facts.st_gid == 70000);
+        check("the link's", lstat("link", &facts) == 0 && facts.st_uid == 0 && facts.st_gid == 0);
+        ANSWERS(0, lchown("link", 1, 2));
+        check("the link's own", lstat("link", &facts) == 0 && facts.st_uid == 1 && facts.st_gid == 2);
+        ANSWERS(0, fchown(file, -1, 9));
+        ANSWERS(0, statx(file, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &wide));
+        check("one of both", wide.stx_uid == 7 && wide.stx_gid == 9);
+        ANSWERS(0, chmod("owned", 06755));
+        ANSWERS(0, fchownat(AT_FDCWD, "owned", 1u << 31, -1, 0));
+        check("no more a program of its owner's", stat("owned", &facts) == 0 && facts.st_mode == (S_IFREG | 0755) && facts.st_uid == 1u << 31);
+        ANSWERS(0, chmod("owned", 06705));
+        ANSWERS(0, chown("owned", -1, -1));
+        check("a group that may not execute it", stat("owned", &facts) == 0 && facts.st_mode == (S_IFREG | 02705));
+        ANSWERS(0, fchown(ends[0], 0, 0));
+    }
+    close(file);
+    close(ends[0]);
+    close(ends[1]);
+    unlink("link");
+    unlink("owned");
+}
+
+/* Files by `mknod`, advice, facts of the file system, and the length that a file may have. */
+static void nodes(void) {
+    struct stat facts;
+    struct statfs system, same;
+    int ends[2], file;
+    umask(022);
+    ANSWERS(0, mknod("node", S_IFREG | 0666, 0));
+    check("a file", stat("node", &facts) == 0 && facts.st_mode == (S_IFREG | 0644) && facts.st_size == 0);
+    ANSWERS(EEXIST, mknod("node", S_IFREG | 0666, 0));
+    ANSWERS(EEXIST, mknod("node", S_IFCHR | 0666, 0x103));
+    ANSWERS(ENOENT, mknod("other/", S_IFREG | 0666, 0));
+    ANSWERS(ENOENT, mknod("nowhere/node", 0, 0));
+    ANSWERS(EPERM, mknod("other", S_IFDIR | 0777, 0));
+    ANSWERS(EINVAL, mknod("other", 0030000, 0));
+    ANSWERS(0, mknodat(AT_FDCWD, "other", 0600, 0));
+    ANSWERS(0, unlink("other"));
+    file = open("node", O_RDWR);
+    check("a pipe", pipe(ends) == 0);
+
+    for (int advice = 0; advice < 6; advice++)
+        check("advice", posix_fadvise(file, 0, 0, advice) == 0);
+    check("no advice", posix_fadvise(file, 0, 0, 6) == EINVAL && posix_fadvise(file, 0, -1, 0) == EINVAL);
+    check("advice on no file", posix_fadvise(ends[0], 0, 0, 0) == ESPIPE && posix_fadvise(99, 0, 0, 0) == EBADF);
+
+    ANSWERS(0, statfs("node", &system));
+    ANSWERS(0, fstatfs(file, &same));
+    check("one file system", system.f_type == same.f_type && system.f_bsize == 4096 && system.f_blocks == same.f_blocks && system.f_blocks > 0);
+    ANSWERS(ENOENT, statfs("nothing", &system));
+    ANSWERS(EBADF, fstatfs(99, &system));
+    ANSWERS(EFAULT, fstatfs(file, (void *)8));
+
+    int directory = open(".", O_RDONLY);
+    ANSWERS(0, fcntl(directory, F_NOTIFY, DN_MULTISHOT));
+    close(directory);
+
+    struct rlimit before, limit;
+    check("no limit", getrlimit(RLIMIT_FSIZE, &before) == 0);
+    limit = (struct rlimit){100, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    ANSWERS(0, setrlimit(RLIMIT_FSIZE, &limit));
+    char bytes[120] = {0};
+    check("bytes up to the limit", pwrite(file, bytes, sizeof bytes, 0) == 100 && pwrite(file, bytes, 1, 99) == 1);
+    ANSWERS(EFBIG, pwrite(file, bytes, 1, 100));
+    ANSWERS(0, pwrite(file, bytes, 0, 100));
+    ANSWERS(EFBIG, ftruncate(file, 101));
+    ANSWERS(0, ftruncate(file, 50));
+    ANSWERS(EFBIG, fallocate(file, 0, 0, 101));
+    ANSWERS(EFBIG, fallocate(file, FALLOC_FL_KEEP_SIZE, 0, 101));
+    ANSWERS(0, fallocate(file, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 101));
+    loff_t from = 0, to = 90;
+    check("a copy up to the limit", copy_file_range(file, &from, file, &to, 30, 0) == 10 && to == 100);
+    ANSWERS(EFBIG, copy_file_range(file, &from, file, &to, 1, 0));
+    check("a pipe has none", write(ends[1], bytes, 120) == 120);
+    signal(SIGXFSZ, SIG_DFL);
+    pid_t child = fork();
+    if (child == 0) {
+        pwrite(file, bytes, 1, 100);
+        _exit(0);
+    }
+    int status;
+    check("its signal", waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+    ANSWERS(0, setrlimit(RLIMIT_FSIZE, &before));
+    close(file);
+    close(ends[0]);
+    close(ends[1]);
+    unlink("node");
+}
+
+/* The status of a child that begins a program by a descriptor, or the error of that. */
+static int runs(int directory, const char *path, int flags) {
+    pid_t child = fork();
+    if (child == 0) {
+        char *arguments[] = {"files", "ends", 0};
+        syscall(SYS_execveat, directory, path, arguments, arguments + 2, flags);
+        _exit(errno);
+    }
+    int status;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+enum { ENDED = 99 };
+
+/* Programs that are begun by a descriptor. */
+static void descriptors(void) {
+    int own = open("/proc/self/exe", O_RDONLY), here = open(".", O_RDONLY), ends[2];
+    char link[4096];
+    ssize_t n = readlink("/proc/self/exe", link, sizeof link - 1);
+    if (own < 0)
+        own = open("/init", O_RDONLY), n = sprintf(link, "/init");
+    check("this program", own >= 0 && n > 0 && pipe(ends) == 0);
+    link[n] = 0;
+    check("a link", symlink(link, "link") == 0);
+    check("by the descriptor", runs(own, "", AT_EMPTY_PATH) == ENDED);
+    check("by a path", runs(99, link, 0) == ENDED && runs(here, "link", 0) == ENDED && runs(AT_FDCWD, "link", 0) == ENDED);
+    check("without the flag", runs(own, "", 0) == ENOENT);
+    check("other flags", runs(AT_FDCWD, link, 1) == EINVAL);
+    check("a link is not followed", runs(here, "link", AT_SYMLINK_NOFOLLOW) == ELOOP);
+    check("no descriptor", runs(99, "", AT_EMPTY_PATH) == EBADF);
+    check("a directory", runs(here, "", AT_EMPTY_PATH) == EACCES);
+    check("a pipe", runs(ends[0], "", AT_EMPTY_PATH) == EACCES);
+    /* A script is read by the name of the descriptor, which has to stay open. */
+    int script = open("script", O_WRONLY | O_CREAT | O_TRUNC, 0755);
+    check("a script", script >= 0 && dprintf(script, "#!%s ends\n", link) > 0);
+    close(script);
+    script = open("script", O_RDONLY);
+    check("it is read", runs(script, "", AT_EMPTY_PATH) == ENDED && runs(here, "script", 0) == ENDED);
+    fcntl(script, F_SETFD, FD_CLOEXEC);
+    check("it would be closed", runs(script, "", AT_EMPTY_PATH) == ENOENT);
+    close(script);
+    close(own);
+    close(here);
+    close(ends[0]);
+    close(ends[1]);
+    unlink("script");
+    unlink("link");
+}
+
 /* Names that lead to one file. */
 static void names(void) {
     struct stat one, other;
@@ -462,7 +611,7 @@ static void memory_of_files(void) {
     check("a file that is empty again", ftruncate(file, 0) == 0 && blocks(file) == 0);
     close(file);
     unlink("/blocks");
-    check("a directory", stat("/", &facts) == 0 && facts.st_blocks == 0);
+    check("a directory", stat(".", &facts) == 0 && facts.st_blocks == 0);
     check("a link", symlink("somewhere", "/link-blocks") == 0 && lstat("/link-blocks", &facts) == 0 &&
                         facts.st_blocks == 0 && facts.st_size == 9);
     unlink("/link-blocks");
@@ -497,7 +646,9 @@ static void extended(void) {
     unlink("extended-link");
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    if (count > 1 && !strcmp(arguments[1], "ends"))
+        return ENDED;
     setvbuf(stdout, 0, _IONBF, 0);
     if (getpid() == 1) {
         mkdir("/dev", 0755);
@@ -507,6 +658,9 @@ int main(void) {
     records();
     contents();
     attributes();
+    owners();
+    nodes();
+    descriptors();
     extended();
     names();
     memory_of_files();

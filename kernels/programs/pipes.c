@@ -44,6 +44,7 @@ int main(void) {
     check("the size", fcntl(ends[0], F_GETPIPE_SZ) == SIZE && fcntl(ends[1], F_GETPIPE_SZ) == SIZE);
     int root = open("/", O_RDONLY);
     check("the size of no pipe", fcntl(root, F_GETPIPE_SZ) == -1 && errno == EBADF);
+    ANSWERS(EBADF, fcntl(root, F_SETPIPE_SZ, SIZE));
     close(root);
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
 
@@ -66,6 +67,17 @@ int main(void) {
     fcntl(ends[1], F_SETFL, 0);
     check("one call", write(ends[1], bytes, SIZE) == SIZE);
     check("its bytes", as_written(ends[0], 0, SIZE));
+
+    /* Other sizes: bytes that went round stay as they are, and what does not fit is refused. */
+    check("half of it", write(ends[1], bytes, SIZE) == SIZE && as_written(ends[0], 0, SIZE / 2));
+    check("the rest goes round", write(ends[1], bytes + SIZE, SIZE / 4) == SIZE / 4);
+    ANSWERS(EBUSY, fcntl(ends[1], F_SETPIPE_SZ, SIZE / 2));
+    check("a larger one", fcntl(ends[0], F_SETPIPE_SZ, SIZE + 1) == 2 * SIZE && fcntl(ends[1], F_GETPIPE_SZ) == 2 * SIZE);
+    check("its room", write(ends[1], bytes + SIZE + SIZE / 4, SIZE * 3 / 4) == SIZE * 3 / 4 && writable(ends[1]));
+    check("its bytes", as_written(ends[0], SIZE / 2, SIZE * 3 / 2));
+    check("a page", fcntl(ends[1], F_SETPIPE_SZ, 1) == PAGE && write(ends[1], bytes, PAGE) == PAGE && !writable(ends[1]));
+    ANSWERS(EINVAL, fcntl(ends[1], F_SETPIPE_SZ, 1u << 31 | 1));
+    check("as before", fcntl(ends[1], F_SETPIPE_SZ, SIZE) == SIZE && writable(ends[1]) && as_written(ends[0], 0, PAGE));
 
     /* A child writes in odd steps, more than the pipe holds many times over. */
     pid_t child = fork();

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -335,6 +336,56 @@ static void limits(void) {
     }
 }
 
+/* A child that computes longer than it may: the soft limit is a signal, the hard one the end. */
+static void processor_limit(void) {
+    struct rlimit before, after;
+    ANSWERS(0, getrlimit(RLIMIT_CPU, &before));
+    ANSWERS(EINVAL, setrlimit(RLIMIT_CPU, &(struct rlimit){2, 1}));
+    pid_t child = fork();
+    if (child == 0) {
+        handle(SIGXCPU);
+        if (setrlimit(RLIMIT_CPU, &(struct rlimit){1, 2}))
+            _exit(1);
+        while (!signals)
+            ;
+        /* Ticks that Linux counts are a little more than the time. */
+        if (now(CLOCK_PROCESS_CPUTIME_ID) < SECOND * 9 / 10 || now(CLOCK_PROCESS_CPUTIME_ID) > 2 * SECOND)
+            _exit(2);
+        if (getrlimit(RLIMIT_CPU, &after) || after.rlim_cur != 2 || after.rlim_max != 2)
+            _exit(3);
+        for (;;)
+            ;
+    }
+    int status;
+    struct rusage used;
+    check("the hard limit", wait4(child, &status, 0, &used) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    check("after 2 seconds", used.ru_utime.tv_sec >= 1 && used.ru_utime.tv_sec <= 3);
+    ANSWERS(0, getrlimit(RLIMIT_CPU, &after));
+    check("of the child alone", after.rlim_cur == before.rlim_cur);
+}
+
+/* Groups of the superuser, who may have any. */
+static void groups(void) {
+    gid_t before[100], some[] = {70000, 3, 9}, back[100];
+    int count = getgroups(100, before);
+    check("as before", count >= 0 && getgroups(0, 0) == count);
+    ANSWERS(EINVAL, getgroups(-1, back));
+    if (geteuid() != 0)
+        return;
+    ANSWERS(0, setgroups(3, some));
+    check("in order", getgroups(0, 0) == 3 && getgroups(100, back) == 3 && back[0] == 3 && back[1] == 9 && back[2] == 70000);
+    ANSWERS(EINVAL, getgroups(2, back));
+    ANSWERS(EFAULT, getgroups(3, (void *)8));
+    ANSWERS(EFAULT, setgroups(3, (void *)8));
+    ANSWERS(EINVAL, setgroups(65537, back));
+    pid_t child = fork();
+    if (child == 0)
+        _exit(getgroups(100, back) == 3 && setgroups(0, 0) == 0 && getgroups(0, 0) == 0 ? 0 : 1);
+    int status;
+    check("a child has them", waitpid(child, &status, 0) == child && status == 0 && getgroups(0, 0) == 3);
+    ANSWERS(0, setgroups(count, before));
+}
+
 /* The time since 1970 is another one than that since boot, and calls that wait until a time go by the clock that they
  * name. */
 static void wall_clock(void) {
@@ -391,6 +442,8 @@ int main(void) {
     made();
     turns();
     limits();
+    processor_limit();
+    groups();
     wall_clock();
     printf("TIMERS %s, %d answers\n", failures ? "wrong" : "right", checks);
     return failures != 0;

@@ -177,6 +177,7 @@ impl<A: Arch> Sys<'_, A> {
                 let append = open.flags & APPEND != 0 && at.is_none();
                 let offset =
                     if append { self.kernel.objects().size(object) } else { at.unwrap_or(open.offset) };
+                let len = self.within_limit(offset, len as u64)? as usize;
                 let n = self.write_pages(object, offset, from, len)?;
                 self.state.tree.get_mut(inode).changed = self.wall_time();
                 if at.is_none() {
@@ -207,6 +208,31 @@ impl<A: Arch> Sys<'_, A> {
             }
             _ => Err(Errno::EINVAL.into()),
         }
+    }
+
+    /// Checks that a file may have `end` bytes (`RLIMIT_FSIZE`).
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFBIG`], and a signal.
+    pub fn may_reach(&mut self, end: u64) -> Result<(), Errno> {
+        if end <= self.process().limits.file.soft {
+            return Ok(());
+        }
+        self.kernel.send_to_task(self.state, self.me, number::SIGXFSZ, Info::KERNEL);
+        Err(Errno::EFBIG)
+    }
+
+    /// Returns how many of `len` bytes may be written to a file at `at`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`may_reach`](Self::may_reach), if none may.
+    pub fn within_limit(&mut self, at: u64, len: u64) -> Result<u64, Errno> {
+        if len > 0 {
+            self.may_reach(at.saturating_add(1))?;
+        }
+        Ok(len.min(self.process().limits.file.soft.saturating_sub(at)))
     }
 
     fn write_pages(&mut self, object: u32, offset: u64, from: u64, len: usize) -> Result<usize, Errno> {

@@ -22,5 +22,5 @@ pub mod tree;
 pub use console::Console;
 pub use descriptors::{DESCRIPTORS, Descriptors};
 pub use open::{OpenFile, OpenFiles, What};
-pub use pipe::{CAPACITY as PIPE_CAPACITY, PIPE_BUF, Pipes};
+pub use pipe::{PIPE_BUF, Pipes};
 pub use tree::{Device, Inode, Kind, Tree};

@@ -10,8 +10,10 @@ use crate::{Kernel, State};
 
 /// Pipes at the most.
 pub const PIPES: usize = 64;
-/// Bytes that a pipe holds, as on Linux.
-pub const CAPACITY: usize = 16 * FRAME_SIZE;
+/// Bytes that a new pipe holds, as on Linux.
+const CAPACITY: usize = 16 * FRAME_SIZE;
+/// Bytes that a pipe may hold, as on Linux.
+const MOST: u64 = 1 << 31;
 /// `PIPE_BUF`: writes of at most so many bytes are not torn.
 pub const PIPE_BUF: usize = FRAME_SIZE;
 
@@ -20,6 +22,8 @@ pub const PIPE_BUF: usize = FRAME_SIZE;
 pub struct Pipe {
     /// The object whose pages hold the bytes; 0 in a free slot.
     object: u32,
+    /// Bytes that it holds: whole pages, a power of two.
+    pub capacity: usize,
     start: usize,
     /// Whether a page beyond the first may have a frame.
     wide: bool,
@@ -46,30 +50,38 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns the run of at most `most` bytes from byte `at` of the ring on.
-    fn new(at: usize, most: usize) -> Self {
-        let (page, at) = (at % CAPACITY / FRAME_SIZE, at % FRAME_SIZE);
+    /// Returns the run of at most `most` bytes from byte `at` of a ring of `capacity` bytes on.
+    fn new(at: usize, capacity: usize, most: usize) -> Self {
+        let (page, at) = (at % capacity / FRAME_SIZE, at % FRAME_SIZE);
         Run { page: page as u64, at, len: most.min(FRAME_SIZE - at) }
     }
 }
 
 impl Pipe {
-    const NONE: Pipe =
-        Pipe { object: 0, start: 0, wide: false, changes: (0, 0), len: 0, readers: 0, writers: 0 };
+    const NONE: Pipe = Pipe {
+        object: 0,
+        capacity: CAPACITY,
+        start: 0,
+        wide: false,
+        changes: (0, 0),
+        len: 0,
+        readers: 0,
+        writers: 0,
+    };
 
     /// Returns the bytes that can be written.
     pub fn room(&self) -> usize {
-        CAPACITY - self.len
+        self.capacity - self.len
     }
 
     /// Returns the first run of bytes to be read.
     pub fn readable(&self) -> Run {
-        Run::new(self.start, self.len)
+        Run::new(self.start, self.capacity, self.len)
     }
 
     /// Returns the first run of bytes that can be written.
     pub fn writable(&self) -> Run {
-        Run::new(self.start + self.len, self.room())
+        Run::new(self.start + self.len, self.capacity, self.room())
     }
 
     /// Says that `n` bytes were read. An empty ring begins at its first page.
@@ -77,12 +89,12 @@ impl Pipe {
         let n = n.min(self.len);
         self.len -= n;
         self.changes.1 += 1;
-        self.start = if self.len == 0 { 0 } else { (self.start + n) % CAPACITY };
+        self.start = if self.len == 0 { 0 } else { (self.start + n) % self.capacity };
     }
 
     /// Says that `n` bytes were written.
     pub fn produce(&mut self, n: usize) {
-        self.len = (self.len + n).min(CAPACITY);
+        self.len = (self.len + n).min(self.capacity);
         self.changes.0 += 1;
     }
 }
@@ -143,12 +155,52 @@ impl<A: Arch> Kernel<A> {
         let (mut made, page) = (first.len, make(first.page)?);
         pipe.wide |= first.page > 0;
         while made < len {
-            let run = Run::new(pipe.start + pipe.len + made, len - made);
+            let run = Run::new(pipe.start + pipe.len + made, pipe.capacity, len - made);
             make(run.page)?;
             pipe.wide |= run.page > 0;
             made += run.len;
         }
         Ok(page)
+    }
+
+    /// Has a pipe hold `bytes` bytes, rounded up to a power of two of pages; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EINVAL`] for more than Linux has, [`Errno::EBUSY`] if it has more bytes,
+    /// [`Errno::ENOMEM`].
+    pub(crate) fn resize_pipe(
+        &'static self,
+        state: &mut State,
+        number: u16,
+        bytes: u64,
+    ) -> Result<u64, Errno> {
+        Errno::EINVAL.when(bytes > MOST)?;
+        let bytes = bytes.max(FRAME_SIZE as u64).next_power_of_two();
+        let pipe = *state.pipes.get(number);
+        Errno::EBUSY.when((pipe.len as u64) > bytes)?;
+        let capacity = usize::try_from(bytes).map_err(|_| Errno::ENOMEM)?;
+        let object = self.objects().create(bytes).map_err(|_| Errno::ENOMEM)?;
+        let mut new = Pipe { object, capacity, start: 0, len: 0, wide: false, ..pipe };
+        let mut left = pipe;
+        while left.len > 0 {
+            let (from, to) = (left.readable(), new.writable());
+            let mut bytes = [0; 512];
+            let n = from.len.min(to.len).min(bytes.len());
+            let place = |run: Run| run.page * FRAME_SIZE as u64 + run.at as u64;
+            self.read_object(pipe.object, place(from), &mut bytes[..n]);
+            self.write_object(object, place(to), &bytes[..n])
+                .inspect_err(|_| self.objects().release(object))?;
+            left.consume(n);
+            new.produce(n);
+            new.wide |= to.page > 0;
+        }
+        new.changes = pipe.changes;
+        *state.pipes.get_mut(number) = new;
+        self.objects().release(pipe.object);
+        // There may be room now.
+        self.pipe_changed(state, number);
+        Ok(bytes)
     }
 
     /// Says that `n` bytes of a pipe were read. An empty pipe keeps one page.
@@ -158,7 +210,7 @@ impl<A: Arch> Kernel<A> {
         if pipe.len == 0 && core::mem::take(&mut pipe.wide) {
             // The pipe is the object's only user, so that pages beyond the size are given back.
             // Both sizes are within the most.
-            for size in [FRAME_SIZE, CAPACITY] {
+            for size in [FRAME_SIZE, pipe.capacity] {
                 let _ = machine.objects().set_size(pipe.object, size as u64);
             }
         }

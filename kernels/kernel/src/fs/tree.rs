@@ -134,6 +134,10 @@ pub struct Inode {
     pub names: Names,
     /// Permissions.
     pub mode: u16,
+    /// Its owner and its group, which no call asks for.
+    pub owner: u32,
+    /// See [`owner`](Self::owner).
+    pub group: u32,
     /// The directory that it is in; its own number for the root.
     pub parent: u32,
     /// First file in it.
@@ -157,6 +161,8 @@ impl Inode {
         kind: Kind::Free,
         names: Names::Given,
         mode: 0,
+        owner: 0,
+        group: 0,
         parent: 0,
         child: 0,
         next: 0,

@@ -34,6 +34,8 @@ signals! {
     SIGTTIN = 21, "Reads from the terminal in the background.";
     SIGTTOU = 22, "Writes to the terminal in the background.";
     SIGURG = 23, "Urgent data.";
+    SIGXCPU = 24, "The process has used its CPU as long as it may.";
+    SIGXFSZ = 25, "A file would be longer than it may be.";
     SIGVTALRM = 26, "The process has used its CPU so long.";
     SIGPROF = 27, "The process has used its CPU so long, the kernel's share included.";
     SIGWINCH = 28, "The terminal's size has changed.";

@@ -41,7 +41,13 @@ fn new_time(seconds: i64, nanos: u64) -> Result<NewTime, Errno> {
 impl<A: Arch> Sys<'_, A> {
     /// Returns the file that a path leads to, as calls with flags have it; `None` for one that is
     /// in no directory, such as a pipe.
-    fn inode_at(&mut self, directory: u64, at: u64, flags: u64, known: u64) -> Result<Option<u32>, Errno> {
+    pub(super) fn inode_at(
+        &mut self,
+        directory: u64,
+        at: u64,
+        flags: u64,
+        known: u64,
+    ) -> Result<Option<u32>, Errno> {
         let flags = u64::from(flags as u32);
         Errno::EINVAL.when(flags & !(known | NOFOLLOW | EMPTY_PATH) != 0)?;
         if !self.is_empty_path(at, flags)? {
@@ -79,9 +85,47 @@ impl<A: Arch> Sys<'_, A> {
         Ok(0)
     }
 
-    /// `fchownat`, `chown` and `lchown`: owners are not kept.
-    pub(super) fn change_owner(&mut self, directory: u64, at: u64, flags: u64) -> Result<u64, Errno> {
-        self.inode_at(directory, at, flags, 0).map(|_| 0)
+    /// `fchownat`, `chown` and `lchown`: owner and group are kept, and nobody's rights depend on
+    /// them.
+    pub(super) fn change_owner(
+        &mut self,
+        directory: u64,
+        at: u64,
+        owners: [u64; 2],
+        flags: u64,
+    ) -> Result<u64, Errno> {
+        let inode = self.inode_at(directory, at, flags, 0)?;
+        Ok(self.set_owner(inode, owners))
+    }
+
+    /// `fchown`.
+    pub(super) fn change_owner_of(&mut self, descriptor: u64, owners: [u64; 2]) -> Result<u64, Errno> {
+        let inode = self.inode_of_open(descriptor)?;
+        Ok(self.set_owner(inode, owners))
+    }
+
+    /// Sets the owner and the group of a file that is in a directory; -1 stands for no change.
+    fn set_owner(&mut self, inode: Option<u32>, [owner, group]: [u64; 2]) -> u64 {
+        const NO_CHANGE: u32 = u32::MAX;
+        if let Some(inode) = inode {
+            let file = self.state.tree.get_mut(inode);
+            for (place, new) in [(&mut file.owner, owner as u32), (&mut file.group, group as u32)] {
+                if new != NO_CHANGE {
+                    *place = new;
+                }
+            }
+            // As under Linux, a program is no longer one that runs as its owner.
+            if file.kind != Kind::Directory {
+                let group_bit = if file.mode & 0o010 != 0 { 0o2000 } else { 0 };
+                file.mode &= !(0o4000 | group_bit);
+            }
+        }
+        0
+    }
+
+    /// Returns an owner as the calls of i386 with 16 bits have it.
+    pub(super) fn short_owner(owner: u64) -> u64 {
+        if owner as u16 == u16::MAX { u64::MAX } else { u64::from(owner as u16) }
     }
 
     /// `setxattr`, `getxattr` and `removexattr` of a path.

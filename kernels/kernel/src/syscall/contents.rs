@@ -81,6 +81,9 @@ impl<A: Arch> Sys<'_, A> {
 
     fn set_size(&mut self, inode: u32, object: u32, size: u64) -> Result<u64, Errno> {
         let before = self.kernel.objects().size(object);
+        if size > before {
+            self.may_reach(size)?;
+        }
         self.kernel.objects().set_size(object, size).map_err(|_| Errno::EFBIG)?;
         if size < before {
             self.forget_pages_behind(object, size);
@@ -139,6 +142,17 @@ impl<A: Arch> Sys<'_, A> {
         Ok(0)
     }
 
+    /// `fadvise64`: the advice has no effect, as files are in memory alone.
+    pub(super) fn advise_file(&mut self, descriptor: u64, len: u64, advice: u64) -> Result<u64, Errno> {
+        /// `POSIX_FADV_NOREUSE`, the last one.
+        const LAST: u64 = 5;
+        let file = self.file(descriptor)?;
+        let what = self.state.open.get(file).what;
+        Errno::ESPIPE.when(matches!(what, What::PipeRead(_) | What::PipeWrite(_)))?;
+        Errno::EINVAL.when((len as i64) < 0 || u64::from(advice as u32) > LAST)?;
+        Ok(0)
+    }
+
     /// `fallocate`: pages are made, or given back.
     pub(super) fn allocate(&mut self, descriptor: u64, mode: u64, at: u64, len: u64) -> Result<u64, Stop> {
         let mode = u64::from(mode as u32);
@@ -159,6 +173,10 @@ impl<A: Arch> Sys<'_, A> {
         // As `tmpfs` has it.
         Errno::EOPNOTSUPP.when(mode & !(KEEP_SIZE | PUNCH_HOLE) != 0)?;
         let objects = self.kernel.objects();
+        // As under Linux, also if the size stays.
+        if mode & PUNCH_HOLE == 0 && end > objects.size(object) {
+            self.may_reach(end)?;
+        }
         if mode & PUNCH_HOLE != 0 {
             objects.punch(object, at..end);
         } else {
@@ -229,7 +247,8 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EBADF.when(!self.state.open.get(to).writes())?;
         Errno::EINVAL.when(self.state.open.get(to).flags & APPEND != 0)?;
         let to = self.copy_end(to, 0, 8)?;
-        let done = self.copy_bytes(&from, &to, most(count, to.at)?)?;
+        let count = self.most(count, to.at)?;
+        let done = self.copy_bytes(&from, &to, count)?;
         self.move_end(&to, 8, done)?;
         self.move_end(&from, size, done)?;
         Ok(done)
@@ -249,7 +268,7 @@ impl<A: Arch> Sys<'_, A> {
         let to = self.copy_end(to, to_place, 8)?;
         Errno::EBADF.when(!source.reads() || !target.writes() || target.flags & APPEND != 0)?;
         let left = self.kernel.objects().size(from.object).saturating_sub(from.at);
-        let count = most(count, to.at)?.min(left);
+        let count = self.most(count.min(left), to.at)?;
         let overlaps = from.at < to.at + count && to.at < from.at + count;
         Errno::EINVAL.when(from.object == to.object && overlaps)?;
         let done = self.copy_bytes(&from, &to, count)?;
@@ -257,12 +276,13 @@ impl<A: Arch> Sys<'_, A> {
         self.move_end(&to, 8, done)?;
         Ok(done)
     }
-}
 
-/// Returns how many of `count` bytes a call writes at `at` at the most.
-fn most(count: u64, at: u64) -> Result<u64, Errno> {
-    Errno::EFBIG.when(at >= MOST_BYTES && count > 0)?;
-    Ok(count.min(MOST_BYTES.saturating_sub(at)).min(PORTION))
+    /// Returns how many of `count` bytes a call writes at `at` at the most.
+    fn most(&mut self, count: u64, at: u64) -> Result<u64, Errno> {
+        let count = self.within_limit(at, count)?;
+        Errno::EFBIG.when(at >= MOST_BYTES && count > 0)?;
+        Ok(count.min(MOST_BYTES.saturating_sub(at)).min(PORTION))
+    }
 }
 
 /// Calls of `lseek` that look for data, or for a hole.

@@ -7,7 +7,8 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::blocking::NONBLOCK;
 use crate::fs::path::{self, Found, PATH};
-use crate::fs::{Device, Kind, PIPE_CAPACITY, What};
+use crate::fs::tree::NONE;
+use crate::fs::{Device, Kind, What};
 
 /// The directory that a task is in, for calls with `at` in their names.
 pub const AT_FDCWD: i32 = -100;
@@ -17,6 +18,8 @@ const O_TRUNC: u64 = 0o1000;
 const O_APPEND: u64 = 0o2000;
 /// `O_CLOEXEC`, and the flag of other calls with its value.
 pub(super) const CLOEXEC: u64 = 0o2_000_000;
+const F_NOTIFY: u64 = 1026;
+const F_SETPIPE_SZ: u64 = 1031;
 const F_GETPIPE_SZ: u64 = 1032;
 const RWF_HIPRI: u64 = 1;
 const RWF_DSYNC: u64 = 2;
@@ -86,6 +89,23 @@ impl<A: Arch> Sys<'_, A> {
         let made = made.inspect_err(|_| self.kernel.objects().release(object))?;
         self.state.tree.get_mut(made).changed = self.wall_time();
         Ok(made)
+    }
+
+    /// `mknodat`: files alone. A pipe, a socket or a device is refused as by a file system of
+    /// Linux's that has none, such as `vfat`.
+    pub(super) fn make_node(&mut self, directory: u64, at: u64, mode: u64) -> Result<u64, Errno> {
+        let kind = mode & 0o170_000;
+        match kind {
+            // None, a file, a pipe, a socket, devices of both kinds; a directory.
+            0 | 0o100_000 | 0o010_000 | 0o140_000 | 0o020_000 | 0o060_000 => {}
+            0o040_000 => return Err(Errno::EPERM),
+            _ => return Err(Errno::EINVAL),
+        }
+        let found = self.find(directory, at, false)?;
+        Errno::EEXIST.when(found.file != NONE)?;
+        Errno::ENOENT.when(found.wants_directory)?;
+        Errno::EPERM.when(!matches!(kind, 0 | 0o100_000))?;
+        self.create_file(&found, mode).map(|_| 0)
     }
 
     /// `openat`.
@@ -312,6 +332,8 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     fn file_control(&mut self, file: usize, descriptor: u64, command: u64, value: u64) -> Result<u64, Errno> {
+        /// All bits but `DN_MULTISHOT`.
+        const EVENTS: u64 = 0x7fff_ffff;
         let place = descriptor as usize;
         match command {
             0 => self.duplicate(descriptor, value, false),
@@ -328,10 +350,17 @@ impl<A: Arch> Sys<'_, A> {
                 open.flags = open.flags & !changed | value as u32 & changed;
                 Ok(0)
             }
-            F_GETPIPE_SZ => match self.state.open.get(file).what {
-                What::PipeRead(_) | What::PipeWrite(_) => Ok(PIPE_CAPACITY as u64),
+            F_SETPIPE_SZ | F_GETPIPE_SZ => match self.state.open.get(file).what {
+                What::PipeRead(pipe) | What::PipeWrite(pipe) if command == F_SETPIPE_SZ => {
+                    self.kernel.resize_pipe(self.state, pipe, value)
+                }
+                What::PipeRead(pipe) | What::PipeWrite(pipe) => {
+                    Ok(self.state.pipes.get(pipe).capacity as u64)
+                }
                 _ => Err(Errno::EBADF),
             },
+            // Directories are not watched: there is no watch to take away.
+            F_NOTIFY if value & EVENTS == 0 => Ok(0),
             _ => Err(Errno::EINVAL),
         }
     }

@@ -1,13 +1,19 @@
 //! Tasks and processes: fork, threads, exec, wait, signals to others, groups and sessions.
 
+use core::fmt::Write as _;
+
 use ptarmigan::format::Format;
 
+use super::files::AT_FDCWD;
+use super::layout::Layout;
+use super::stat::NOFOLLOW;
 use super::{Stop, Sys};
 use crate::arch::{Abi, Arch, Context};
 use crate::errno::Errno;
-use crate::fs::path;
+use crate::fs::{Kind, path, proc::Text};
 use crate::signal::info::{Info, SI_TKILL, SI_USER};
 use crate::signal::number::SIGCHLD;
+use crate::task::groups::{GROUPS, Groups};
 use crate::task::{Doing, New, Process, Usage, Wait};
 
 /// `WNOHANG`.
@@ -145,7 +151,57 @@ impl<A: Arch> Sys<'_, A> {
             Err(Errno::ENOENT) if &name[..n] == path::OWN_PROGRAM => self.process().program,
             found => found?,
         };
-        let (inode, is_script) = self.begin_arguments(inode, &name[..n])?;
+        let program = self.begin_arguments(inode, &name[..n])?;
+        self.execute_found(program, arguments, environment)
+    }
+
+    /// `execveat`.
+    pub(super) fn execute_at(
+        &mut self,
+        [directory, path_at, arguments, environment, flags, _]: [u64; 6],
+    ) -> Result<u64, Stop> {
+        let result = self.execute_at_with([directory, path_at, flags], arguments, environment);
+        self.drop_arguments();
+        result
+    }
+
+    fn execute_at_with(
+        &mut self,
+        [directory, path_at, flags]: [u64; 3],
+        arguments: u64,
+        environment: u64,
+    ) -> Result<u64, Stop> {
+        let inode = self.inode_at(directory, path_at, flags, 0)?.ok_or(Errno::EACCES)?;
+        Errno::ELOOP
+            .when(flags & NOFOLLOW != 0 && matches!(self.state.tree.get(inode).kind, Kind::Link(_)))?;
+        let mut name = [0; path::PATH];
+        let n = self.read_text(path_at, &mut name)?;
+        let name = &name[..n];
+        if directory as i32 == AT_FDCWD || name.first() == Some(&b'/') {
+            let program = self.begin_arguments(inode, name)?;
+            return self.execute_found(program, arguments, environment);
+        }
+        // A script is read by another name of the descriptor.
+        let mut text = Text::from(0);
+        let _ = write!(text, "/dev/fd/{}", directory as i32);
+        if !name.is_empty() {
+            text.put(b"/");
+            text.put(name);
+        }
+        let (inode, is_script) = self.begin_arguments(inode, text.bytes())?;
+        let closes = self.process().files.is_closing(directory as usize);
+        Errno::ENOENT.when(is_script && closes)?;
+        self.execute_found((inode, is_script), arguments, environment)
+    }
+
+    /// Begins a program whose list of arguments has been begun, and tells it whether it reads a
+    /// script.
+    fn execute_found(
+        &mut self,
+        (inode, is_script): (u32, bool),
+        arguments: u64,
+        environment: u64,
+    ) -> Result<u64, Stop> {
         // The script's name stands for the first argument.
         self.collect(arguments, false, is_script)?;
         if self.state.tasks.arguments.arguments == 0 {
@@ -339,15 +395,34 @@ impl<A: Arch> Sys<'_, A> {
         Ok(0)
     }
 
-    /// `setgroups`: the caller is in group 0, or in none beside its own.
+    /// `setgroups`.
     pub(super) fn set_groups(&mut self, count: u64, at: u64) -> Result<u64, Errno> {
-        let group = match count {
-            0 => 0,
-            1 => self.read_u32(at)?,
-            _ => return Err(Errno::EPERM),
-        };
-        Errno::EPERM.when(group != 0)?;
+        /// `NGROUPS_MAX`.
+        const MOST: u32 = 65536;
+        let count = count as u32;
+        Errno::EINVAL.when(count > MOST)?;
+        let mut groups = [0; GROUPS];
+        let groups = groups.get_mut(..count as usize).ok_or(Errno::ENOMEM)?;
+        for (i, group) in groups.iter_mut().enumerate() {
+            *group = self.read_u32(at.checked_add(4 * i as u64).ok_or(Errno::EFAULT)?)?;
+        }
+        self.process().groups = Groups::new(groups).ok_or(Errno::ENOMEM)?;
         Ok(0)
+    }
+
+    /// `getgroups`: the groups, or without room for any how many there are.
+    pub(super) fn groups(&mut self, room: u64, at: u64) -> Result<u64, Errno> {
+        let groups = self.process().groups;
+        let (room, count) = (room as i32, groups.get().len());
+        Errno::EINVAL.when(room < 0 || room > 0 && (room as usize) < count)?;
+        if room > 0 {
+            let mut out = Layout::<{ 4 * GROUPS }>::new(A::ABI);
+            groups.get().iter().for_each(|group| {
+                out.u32(*group);
+            });
+            self.write_bytes(at, out.bytes())?;
+        }
+        Ok(count as u64)
     }
 
     /// `setpgid`.

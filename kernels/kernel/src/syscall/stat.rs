@@ -18,6 +18,8 @@ struct Facts {
     inode: u64,
     mode: u32,
     links: u32,
+    owner: u32,
+    group: u32,
     device: u64,
     size: u64,
     /// Units of 512 bytes that it has memory for. Directories and links have none, as in Linux's
@@ -48,16 +50,18 @@ impl<A: Arch> Sys<'_, A> {
             _ => 0,
         };
         let (mode, links, changed) = (found.full_mode(), found.links(), found.changed);
-        Facts { inode: inode.into(), mode, links, device, size, blocks, changed }
+        let (owner, group) = (found.owner, found.group);
+        Facts { inode: inode.into(), mode, links, owner, group, device, size, blocks, changed }
     }
 
     fn write_facts(&mut self, facts: &Facts, to: u64) -> Result<u64, Errno> {
-        let Facts { inode, mode, links, device, size, blocks, changed } = *facts;
+        let Facts { inode, mode, links, owner, group, device, size, blocks, changed } = *facts;
         let (changed, rest) = (changed / SECOND, changed % SECOND);
         let mut out = Layout::<144>::new(A::ABI);
         match A::ABI {
             Abi::X86_64 => {
-                out.u64(1).u64(inode).u64(links.into()).u32(mode).u32(0).u32(0).u32(0).u64(device).u64(size);
+                out.u64(1).u64(inode).u64(links.into()).u32(mode).u32(owner).u32(group).u32(0);
+                out.u64(device).u64(size);
                 out.u64(4096).u64(blocks);
                 for _ in 0..3 {
                     out.u64(changed).u64(rest);
@@ -65,7 +69,8 @@ impl<A: Arch> Sys<'_, A> {
                 out.at(144);
             }
             Abi::Aarch64 | Abi::Riscv64 => {
-                out.u64(1).u64(inode).u32(mode).u32(links).u32(0).u32(0).u64(device).u64(0).u64(size);
+                out.u64(1).u64(inode).u32(mode).u32(links).u32(owner).u32(group).u64(device);
+                out.u64(0).u64(size);
                 out.u64(4096).u64(blocks);
                 for _ in 0..3 {
                     out.u64(changed).u64(rest);
@@ -73,7 +78,8 @@ impl<A: Arch> Sys<'_, A> {
                 out.at(128);
             }
             Abi::I386 => {
-                out.u64(1).u32(0).u32(inode as u32).u32(mode).u32(links).u32(0).u32(0).u64(device).u32(0);
+                out.u64(1).u32(0).u32(inode as u32).u32(mode).u32(links).u32(owner).u32(group);
+                out.u64(device).u32(0);
                 out.u64(size).u32(4096).u64(blocks);
                 for _ in 0..3 {
                     out.u32(changed as u32).u32(rest as u32);
@@ -97,7 +103,7 @@ impl<A: Arch> Sys<'_, A> {
                 let inode = 1 << 32 | u64::from(what.lock_name(file));
                 let is_pipe = matches!(what, What::PipeRead(_) | What::PipeWrite(_));
                 let mode = if is_pipe { 0o010_600 } else { 0o600 };
-                Facts { inode, mode, links: 1, device: 0, size: 0, blocks: 0, changed: 0 }
+                Facts { inode, mode, links: 1, owner: 0, group: 0, device: 0, size: 0, blocks: 0, changed: 0 }
             }
         }
     }
@@ -153,7 +159,8 @@ impl<A: Arch> Sys<'_, A> {
             self.facts_at(directory, at, flags & NOFOLLOW == 0)?
         };
         let mut out = Layout::<256>::new(A::ABI);
-        out.u32(BASIC).u32(4096).u64(0).u32(facts.links).u32(0).u32(0).u16(facts.mode as u16).u16(0);
+        out.u32(BASIC).u32(4096).u64(0).u32(facts.links).u32(facts.owner).u32(facts.group);
+        out.u16(facts.mode as u16).u16(0);
         out.u64(facts.inode).u64(facts.size).u64(facts.blocks).u64(0);
         for place in [64, 96, 112] {
             // Of access, change of status, and of contents; that of birth is not known.
@@ -163,16 +170,25 @@ impl<A: Arch> Sys<'_, A> {
         self.answer(to, out.bytes())
     }
 
-    /// `statfs`: one file system, in memory.
-    pub(super) fn file_system(&mut self, to: u64) -> Result<u64, Errno> {
+    /// `statfs` and `fstatfs`: one file system, in memory. Its sizes are numbers of `size` bytes.
+    pub(super) fn file_system(&mut self, to: u64, size: usize) -> Result<u64, Errno> {
         use ptarmigan::machine::Machine as _;
         let counts = self.kernel.machine.get().frames().counts();
         let (total, free) = (u64::from(counts.total), u64::from(counts.free));
         let mut out = Layout::<120>::new(A::ABI);
-        out.word(0x8584_58f6).word(4096).word(total).word(free).word(free);
+        out.word(0x8584_58f6).word(4096).put(size, total).put(size, free).put(size, free);
         // Files take memory, and have no limit of their own.
-        out.word(total).word(free).u64(0).word(60).word(4096);
-        out.at(if A::ABI.word() == 8 { 120 } else { 64 });
+        out.put(size, total).put(size, free).u64(0).word(60).word(4096);
+        // Flags, and four words without a meaning.
+        for _ in 0..5 {
+            out.word(0);
+        }
         self.answer(to, out.bytes())
+    }
+
+    /// `statfs64` and `fstatfs64` of i386, which say how many bytes their structure has.
+    pub(super) fn file_system_wide(&mut self, to: u64, bytes: u64) -> Result<u64, Errno> {
+        Errno::EINVAL.when(bytes != 84)?;
+        self.file_system(to, 8)
     }
 }

@@ -128,15 +128,21 @@ calls! { |sys, a|
     "fstat, fstat64"       [5]   [197]    [80]  sys.stat_open(a[0], a[1])?;
     "newfstatat, fstatat64" [262] [300]    [79]  sys.stat_at(a)?;
     "statx"                [332] [383]    [291] sys.stat_extended(a)?;
-    "statfs"               [137] [99]     [43]  sys.file_system(a[1])?;
+    "statfs"               [137] [99]     [43]  sys.existing(HERE, a[0]).and_then(|_| sys.file_system(a[1], A::ABI.word()))?;
+    "fstatfs"              [138] [100]    [44]  sys.file(a[0]).and_then(|_| sys.file_system(a[1], A::ABI.word()))?;
+    "statfs64"             []    [268]    []    sys.existing(HERE, a[0]).and_then(|_| sys.file_system_wide(a[2], a[1]))?;
+    "fstatfs64"            []    [269]    []    sys.file(a[0]).and_then(|_| sys.file_system_wide(a[2], a[1]))?;
     // There is one user.
     "access"               [21]  [33]     []    sys.access(HERE, a[0], a[1], 0)?;
     "faccessat"            [269] [307]    [48]  sys.access(a[0], a[1], a[2], 0)?;
     "faccessat2"           [439] [439]    [439] sys.access(a[0], a[1], a[2], a[3])?;
-    "chown"                [92]  [182 212] []    sys.change_owner(HERE, a[0], 0)?;
-    "lchown"               [94]  [16 198] []    sys.change_owner(HERE, a[0], NOFOLLOW)?;
-    "fchownat"             [260] [298]    [54]  sys.change_owner(a[0], a[1], a[4])?;
-    "fchown"               [93]  [95 207] [55]  sys.file(a[0]).map(|_| 0)?;
+    "chown"                [92]  [212]    []    sys.change_owner(HERE, a[0], [a[1], a[2]], 0)?;
+    "lchown"               [94]  [198]    []    sys.change_owner(HERE, a[0], [a[1], a[2]], NOFOLLOW)?;
+    "fchownat"             [260] [298]    [54]  sys.change_owner(a[0], a[1], [a[2], a[3]], a[4])?;
+    "fchown"               [93]  [207]    [55]  sys.change_owner_of(a[0], [a[1], a[2]])?;
+    "chown, of 16 bits"    []    [182]    []    sys.change_owner(HERE, a[0], [a[1], a[2]].map(Self::short_owner), 0)?;
+    "lchown, of 16 bits"   []    [16]     []    sys.change_owner(HERE, a[0], [a[1], a[2]].map(Self::short_owner), NOFOLLOW)?;
+    "fchown, of 16 bits"   []    [95]     []    sys.change_owner_of(a[0], [a[1], a[2]].map(Self::short_owner))?;
     "utimensat"            [280] [320]    [88]  sys.set_times(a, Width::Word)?;
     "utimensat_time64"     []    [412]    []    sys.set_times(a, Width::Wide)?;
     "chmod"                [90]  [15]     []    sys.existing(HERE, a[0]).map(|inode| sys.set_mode(inode, a[1]))?;
@@ -163,6 +169,9 @@ calls! { |sys, a|
         };
         sys.allocate(a[0], a[1], at, len)?
     };
+    "fadvise64"            [221] []       [223] sys.advise_file(a[0], a[2], a[3])?;
+    "fadvise64"            []    [250]    []    sys.advise_file(a[0], a[3], a[4])?;
+    "fadvise64_64"         []    [272]    []    sys.advise_file(a[0], Self::wide(a[3], a[4]), a[5])?;
     "fsync, fdatasync"     [74 75] [118 148] [82 83] sys.synchronize(a[0])?;
     "syncfs"               [306] [344]    [267] sys.file(a[0]).map(|_| 0)?;
     "sync_file_range"      [277] []       [84]  sys.synchronize_range(a[0], a[1], a[2], a[3])?;
@@ -176,6 +185,8 @@ calls! { |sys, a|
     "getdents64"           [217] [220]    [61]  sys.entries(a[0], a[1], a[2])?;
     "mkdir"                [83]  [39]     []    sys.make_directory(HERE, a[0], a[1])?;
     "mkdirat"              [258] [296]    [34]  sys.make_directory(a[0], a[1], a[2])?;
+    "mknod"                [133] [14]     []    sys.make_node(HERE, a[0], a[1])?;
+    "mknodat"              [259] [297]    [33]  sys.make_node(a[0], a[1], a[2])?;
     "rmdir"                [84]  [40]     []    sys.unlink(HERE, a[0], true)?;
     "unlink"               [87]  [10]     []    sys.unlink(HERE, a[0], false)?;
     "unlinkat"             [263] [301]    [35]  sys.unlink(a[0], a[1], a[2] & DIRECTORY != 0)?;
@@ -219,6 +230,7 @@ calls! { |sys, a|
     "fork"                 [57]  [2]      []    sys.fork()?;
     "vfork"                [58]  [190]    []    sys.vfork()?;
     "execve"               [59]  [11]     [221] sys.execute(a[0], a[1], a[2])?;
+    "execveat"             [322] [358]    [281] sys.execute_at(a)?;
     "exit"                 [60]  [1]      [93]  return Err(Stop::End(Ends::Task, (a[0] as i32 & 0xff) << 8));
     "exit_group"           [231] [252]    [94]  return Err(Stop::End(Ends::Process, (a[0] as i32 & 0xff) << 8));
     "wait4"                [61]  [114]    [260] sys.wait(a[0], a[1], a[2], a[3])?;
@@ -259,7 +271,7 @@ calls! { |sys, a|
     "getsid"               [124] [147]    [156] sys.process_with(a[0]).map(|process| sys.state.tasks.process(process).session as u64)?;
     "setsid"               [112] [66]     [157] sys.new_session()?;
     "getuid, getgid, geteuid, getegid" [102 104 107 108] [199 200 201 202 24 47 49 50] [174 175 176 177] 0;
-    "getgroups"            [115] [205]    [158] 0;
+    "getgroups"            [115] [205]    [158] sys.groups(a[0], a[1])?;
     "setgroups"            [116] [206]    [159] sys.set_groups(a[0], a[1])?;
     "setuid, setgid"       [105 106] [213 214] [146 144] Self::set_owners(&a[..1])?;
     "setreuid, setregid"   [113 114] [203 204] [145 143] Self::set_owners(&a[..2])?;

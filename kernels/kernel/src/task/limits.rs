@@ -5,6 +5,10 @@ use crate::fs::DESCRIPTORS;
 
 /// No limit.
 pub const INFINITY: u64 = u64::MAX;
+/// `RLIMIT_CPU`.
+const CPU: u64 = 0;
+/// `RLIMIT_FSIZE`.
+const FILE: u64 = 1;
 /// `RLIMIT_DATA`.
 const DATA: u64 = 2;
 /// `RLIMIT_STACK`.
@@ -36,6 +40,10 @@ pub struct Limit {
 /// The limits of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// Seconds that its tasks run in user mode.
+    pub cpu: Limit,
+    /// Bytes of a file that it makes longer.
+    pub file: Limit,
     /// Bytes of all areas but those that grow.
     pub space: Limit,
     /// Bytes of private memory that can be written, but for stacks.
@@ -59,6 +67,8 @@ const UNLIMITED: Limit = Limit { soft: INFINITY, hard: INFINITY };
 impl Limits {
     /// The limits of process 1.
     pub const NONE: Limits = Limits {
+        cpu: UNLIMITED,
+        file: UNLIMITED,
         space: UNLIMITED,
         data: UNLIMITED,
         stack: Limit { soft: 8 << 20, hard: INFINITY },
@@ -76,6 +86,8 @@ impl Limits {
     /// [`Errno::EINVAL`] if there is no such limit.
     pub fn get(&self, what: u64) -> Result<Limit, Errno> {
         match what {
+            CPU => Ok(self.cpu),
+            FILE => Ok(self.file),
             SPACE => Ok(self.space),
             DATA => Ok(self.data),
             STACK => Ok(self.stack),
@@ -84,7 +96,7 @@ impl Limits {
             PROCESSES => Ok(self.processes),
             LOCKED => Ok(self.locked),
             FILES => Ok(self.files),
-            0..=LAST => Ok(UNLIMITED),
+            _ if what <= LAST => Ok(UNLIMITED),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -99,6 +111,8 @@ impl Limits {
         let old = self.get(what)?;
         Errno::EINVAL.when(new.soft > new.hard)?;
         match what {
+            CPU => self.cpu = new,
+            FILE => self.file = new,
             SPACE => self.space = new,
             DATA => self.data = new,
             STACK => self.stack = new,
@@ -127,11 +141,11 @@ mod tests {
         for what in 0..=LAST {
             let new = Limit { soft: 16, hard: if what == FILES { 100 } else { 1 << 30 } };
             let kept = limits.set(what, new).is_ok();
-            assert_eq!(kept, matches!(what, 2..=9), "{what}");
+            assert_eq!(kept, matches!(what, 0..=9), "{what}");
             assert_eq!(limits.get(what) == Ok(new), kept, "{what}");
         }
         let all = Limit { soft: INFINITY, hard: INFINITY };
-        assert_eq!(limits.set(0, all), Ok(()));
+        assert_eq!(limits.set(LAST, all), Ok(()));
         assert_eq!(limits.set(FILES, all), Err(Errno::EPERM));
         let most = DESCRIPTORS as u64;
         assert_eq!(limits.set(FILES, Limit { soft: 0, hard: most + 1 }), Err(Errno::EPERM));

@@ -14,6 +14,7 @@ mod exit;
 mod family;
 mod frames;
 mod futex;
+pub mod groups;
 pub mod limits;
 mod numbers;
 mod process;

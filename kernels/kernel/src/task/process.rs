@@ -8,6 +8,7 @@ use crate::signal::set::Actions;
 use crate::timer::Intervals;
 
 use super::family::Family;
+use super::groups::Groups;
 use super::limits::Limits;
 use super::shown::Shown;
 use super::usage::Usage;
@@ -37,6 +38,8 @@ pub struct Process {
     pub files: Descriptors,
     /// The directory that it is in.
     pub directory: u32,
+    /// Its groups beside group 0.
+    pub groups: Groups,
     /// Permissions that new files do not get.
     pub umask: u16,
     /// The program that it runs.
@@ -78,6 +81,7 @@ impl Process {
             status: None,
             files: Descriptors::new(),
             directory: 0,
+            groups: Groups::NONE,
             umask: 0,
             program: 0,
             space: NO_SPACE,
@@ -109,6 +113,7 @@ impl Process {
     pub fn inherit(&mut self, parent: &Process) {
         (self.group, self.session) = (parent.group, parent.session);
         self.files.copy_from(&parent.files);
+        self.groups = parent.groups;
         (self.directory, self.umask, self.program) = (parent.directory, parent.umask, parent.program);
         self.actions.clone_from(&parent.actions);
         (self.limits, self.nice) = (parent.limits, parent.nice);

@@ -7,6 +7,7 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::space::FaultError;
 use ptarmigan_kernel_base::say;
 
+use super::limits::{INFINITY, Limit};
 use super::{Body, Doing, Ends, Wait};
 use crate::arch::{Arch, Context, Trap};
 use crate::counts::Count;
@@ -253,6 +254,7 @@ impl<A: Arch> Kernel<A> {
         self.catch_up(&mut body.space, pin);
         let mut state = self.lock();
         state.tasks.get_mut(slot).usage.ticks += 1;
+        self.limit_cpu(&mut state, slot);
         self.pass_time(&mut state);
         if state.timers.counts_cpus() {
             self.expire(&mut state, false, A::now());
@@ -260,6 +262,23 @@ impl<A: Arch> Kernel<A> {
         match self.deliver(&mut state, slot, body, pin) {
             After::Resume if state.tasks.is_turn_over(slot, A::cpu()) => After::GiveWay(state),
             after => after,
+        }
+    }
+
+    /// Sends the signals of `RLIMIT_CPU` if the process of a task has run so long. As under Linux,
+    /// each of the soft limit raises it by a second.
+    fn limit_cpu(&'static self, state: &mut State, slot: usize) {
+        let process = state.tasks.get(slot).process;
+        let Limit { soft, hard } = state.tasks.process(process).limits.cpu;
+        if soft.min(hard) == INFINITY {
+            return;
+        }
+        let used = state.tasks.usage_of(process).seconds();
+        if used >= hard {
+            self.send(state, process, number::SIGKILL, Info::KERNEL);
+        } else if used >= soft {
+            state.tasks.process_mut(process).limits.cpu.soft = soft + 1;
+            self.send(state, process, number::SIGXCPU, Info::KERNEL);
         }
     }
 

@@ -36,6 +36,11 @@ impl Usage {
         self.ticks * TICK
     }
 
+    /// Returns the whole seconds.
+    pub fn seconds(self) -> u64 {
+        self.ticks / TICKS
+    }
+
     /// Returns the time in the unit of `times`, of which a second has 100.
     pub fn clock_ticks(self) -> u64 {
         self.ticks * 100 / TICKS
