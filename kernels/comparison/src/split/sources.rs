@@ -68,6 +68,7 @@ const SOURCES: &[(&str, usize)] = &[
     ("crates/ptarmigan/src/cpu/", TABLES),
     ("crates/ptarmigan/src/machine.rs", TABLES),
     ("crates/ptarmigan/src/error.rs", TABLES),
+    ("crates/ptarmigan/src/any_error.rs", TABLES),
     ("crates/ptarmigan/src/lib.rs", TABLES),
     ("kernels/kernel/src/memory/space.rs", ENTRY),
     ("kernels/kernel/src/memory/user.rs", ENTRY),
