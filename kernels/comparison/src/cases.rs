@@ -72,6 +72,9 @@ pub struct Counts {
     pub page_instructions: u64,
     pub cleared: [u64; BY.len()],
     pub copied: [u64; BY.len()],
+    /// Misses of modelled caches: of data and of instructions in the first level, of both in the
+    /// second.
+    pub misses: [u64; 3],
     /// Instructions of the kernel by group, if groups were asked for.
     pub groups: Vec<u64>,
 }
@@ -97,8 +100,9 @@ impl Counts {
             else {
                 return None;
             };
-            let &[a, b, c, d, e, f, g, h, ref groups @ ..] = rest else { return None };
+            let &[a, b, c, d, e, f, g, h, data, code, second, ref groups @ ..] = rest else { return None };
             let (cleared, copied, groups) = ([a, c, e, g], [b, d, f, h], groups.to_vec());
+            let misses = [data, code, second];
             let counts = Counts {
                 times,
                 programs,
@@ -108,6 +112,7 @@ impl Counts {
                 page_instructions,
                 cleared,
                 copied,
+                misses,
                 groups,
             };
             Some((usize::try_from(case).ok()?, counts))
@@ -123,16 +128,17 @@ mod tests {
     #[test]
     fn counts_of_every_case_have_to_be_there() {
         let cases = &FAULTS.cases[..];
-        let line = |case: usize| format!("{case} 2 10 20 3 4 500 1 0 0 2 0 0 0 0\n");
+        let line = |case: usize| format!("{case} 2 10 20 3 4 500 1 0 0 2 0 0 0 0 7 8 9\n");
         let text: String = (0..cases.len()).map(line).collect();
         let all = Counts::parse(&text, cases).expect("all cases");
         assert_eq!((all[3].cleared, all[3].copied), ([1, 0, 0, 0], [0, 2, 0, 0]));
+        assert_eq!(all[3].misses, [7, 8, 9]);
         assert!(all[3].groups.is_empty());
-        let grouped = Counts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0 0 9 11").expect("a line");
+        let grouped = Counts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0 0 9 11").expect("a line");
         assert_eq!((grouped[0].0, &grouped[0].1.groups[..]), (3, &[9, 11][..]));
-        assert!(Counts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0").is_none());
+        assert!(Counts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0").is_none());
         assert!(Counts::parse(&line(0), cases).is_none());
         assert!(Counts::parse("0 x", cases).is_none());
-        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0 0 0", cases).is_none());
+        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0 0", cases).is_none());
     }
 }

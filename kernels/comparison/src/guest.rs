@@ -53,6 +53,8 @@ pub struct Guest<'a> {
     pub profiled: Option<usize>,
     /// The file of groups, by which the plugin counts our kernel's instructions.
     pub groups: Option<&'a Path>,
+    /// The plugin models caches.
+    pub caches: bool,
 }
 
 /// The results of a boot.
@@ -117,6 +119,9 @@ impl Guest<'_> {
             }
             if let Some(groups) = groups.filter(|_| !contender.is_linux()) {
                 plugin.push_str(&format!(",groups={}", groups.display()));
+            }
+            if self.caches {
+                plugin.push_str(",caches=on");
             }
             command.arg("-plugin").arg(plugin);
         }

@@ -249,7 +249,18 @@ fn compare(options: &Options) -> Result<(), String> {
         let out = work.0.join(format!("counts-{}", contender.name));
         let counter = counts.then_some((&*options.counter, &*out));
         let program = Some(program);
-        Guest { contender, program, files, words: "", cpus: 1, counter, profiled, groups: None }.boot()
+        Guest {
+            contender,
+            program,
+            files,
+            words: "",
+            cpus: 1,
+            counter,
+            profiled,
+            groups: None,
+            caches: false,
+        }
+        .boot()
     });
     let mut all: Vec<Vec<Boot>> = contenders.iter().map(|_| Vec::new()).collect();
     for ((index, _), result) in boots.into_iter().zip(results) {
@@ -297,6 +308,7 @@ fn print_output(contenders: &[&Contender], files: &[(Arch, Files)]) -> Result<()
             counter: None,
             profiled: None,
             groups: None,
+            caches: false,
         }
         .run()?;
         let capitals = |line: &&str| {

@@ -13,11 +13,13 @@
 //! With `profile=CASE` it also writes how often each instruction of the kernel was executed in that
 //! case. With `groups=FILE` it counts the kernel's instructions by group, too: a line of the file
 //! is a first address, the address behind the last, both in hexadecimal, and the number of a group.
-//! One CPU only.
+//! With `caches=on` it also models caches ([`caches`]), for data and instructions of programs and of
+//! the kernel. One CPU only.
 
 // Tests are not linked with QEMU, which calls most of this.
 #![cfg_attr(test, allow(dead_code))]
 
+pub mod caches;
 mod groups;
 pub mod pages;
 #[cfg(not(test))]
@@ -29,6 +31,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use caches::Caches;
 use pages::{BY, By, Pages, Written};
 
 /// Cases that there may be.
@@ -66,7 +69,8 @@ static INSTRUCTIONS: Mutex<BTreeMap<u64, &'static AtomicU64>> = Mutex::new(BTree
 
 /// The counts, at one moment or between two: instructions of programs and of the kernel, pages that
 /// the TLB was told to forget, roots loaded, instructions that wrote pages; then, for each of
-/// [`BY`], pages cleared and pages copied; then instructions by group, if there are groups.
+/// [`BY`], pages cleared and pages copied; then misses of modelled caches; then instructions by
+/// group, if there are groups.
 type Counts = Vec<u64>;
 
 #[derive(Default)]
@@ -79,6 +83,7 @@ struct Case {
 struct Counter {
     pages: Pages,
     written: Written,
+    caches: Caches,
     cases: Vec<Case>,
     /// Of the case that is profiled: where instructions are, how often each was executed before.
     before: BTreeMap<u64, u64>,
@@ -90,6 +95,7 @@ impl Default for Counter {
         Counter {
             pages: Pages::default(),
             written: Written::default(),
+            caches: Caches::default(),
             cases: (0..CASES).map(|_| Case::default()).collect(),
             before: BTreeMap::new(),
             profile: BTreeMap::new(),
@@ -110,7 +116,8 @@ impl Counter {
         let instructions = instructions + zeroed * ZEROING;
         let counted = [&PROGRAMS, &KERNEL, &FORGOTTEN, &ROOTS].map(|count| count.load(Relaxed));
         let pages = (0..BY.len()).flat_map(|by| [cleared[by], copied[by]]);
-        counted.into_iter().chain([instructions]).chain(pages).chain(groups::counts()).collect()
+        let counted = counted.into_iter().chain([instructions]).chain(pages);
+        counted.chain(self.caches.misses).chain(groups::counts()).collect()
     }
 
     fn mark(&mut self, case: usize, ends: bool) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kernel_plugin::{self as api, ADD, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS};
 
+use crate::caches::{self, LINE};
 use crate::groups;
 use crate::pages::By;
 use crate::{
@@ -44,7 +45,59 @@ extern "C" fn accessed(_: c_uint, access: u32, at: u64, data: *mut c_void) {
     });
 }
 
+/// An access, for the model of caches.
+extern "C" fn cached(_: c_uint, access: u32, at: u64, _: *mut c_void) {
+    if !BEGUN.load(Relaxed) {
+        return;
+    }
+    // SAFETY: questions about the access that QEMU has just made; the place is good during this
+    // call.
+    let place = unsafe {
+        let place = api::qemu_plugin_get_hwaddr(access, at);
+        (!place.is_null() && !api::qemu_plugin_hwaddr_is_io(place))
+            .then(|| api::qemu_plugin_hwaddr_phys_addr(place))
+    };
+    if let Some(place) = place {
+        COUNTER.with_borrow_mut(|counter| counter.caches.access(place));
+    }
+}
+
+/// The first instruction of a line, for the model of caches.
+extern "C" fn fetched(_: c_uint, line: *mut c_void) {
+    if BEGUN.load(Relaxed) {
+        COUNTER.with_borrow_mut(|counter| counter.caches.execute(line.addr() as u64));
+    }
+}
+
+/// Has the model of caches told of the lines of a block and of its accesses.
+///
+/// # Safety
+///
+/// 1. QEMU has passed the block to a call that has not returned.
+unsafe fn model(block: *mut Block) {
+    let mut last = 0;
+    // SAFETY: 1. The block and its instructions are good (point 1). The functions that are
+    // registered are the plugin's own, which stays loaded.
+    unsafe {
+        for (instruction, ..) in api::instructions(block) {
+            // Where the guest's memory is in QEMU: a physical address by another name.
+            let line = api::qemu_plugin_insn_haddr(instruction).addr() as u64 / LINE;
+            if line != last && line != 0 {
+                let data = core::ptr::without_provenance_mut(line as usize);
+                api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, fetched, NO_REGISTERS, data);
+            }
+            last = line;
+            let data = core::ptr::null_mut();
+            api::qemu_plugin_register_vcpu_mem_cb(instruction, cached, NO_REGISTERS, LOADS_AND_STORES, data);
+        }
+    }
+}
+
 extern "C" fn translated(_: Id, block: *mut Block) {
+    if caches::are_modelled() {
+        // SAFETY: 1. It is QEMU's block of this call.
+        unsafe { model(block) };
+    }
     // SAFETY: the block is QEMU's and is good during this call, its instructions too. The counters
     // are statics. The functions that are registered are the plugin's own, which stays loaded.
     unsafe {
@@ -99,11 +152,12 @@ fn read(texts: &[String]) -> Result<(), String> {
             Some(("profile", case)) => {
                 PROFILED.set(case.parse().map_err(|e| format!("profile={case}: {e}"))?).ok();
             }
+            Some(("caches", on @ ("on" | "off"))) => caches::MODELLED.store(on == "on", Relaxed),
             Some(("groups", path)) => groups::read(path)?,
             Some(("out", path)) => _ = OUT.set(path.to_owned()),
             _ => {
                 return Err(format!(
-                    "argument {text} is not known: there are isa=, kernel=, profile=, groups= and out="
+                    "argument {text} is not known: there are isa=, kernel=, profile=, groups=, caches= and out="
                 ));
             }
         }

@@ -54,6 +54,8 @@ unsafe extern "C" {
     fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     /// Returns the address of an instruction.
     fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
+    /// Returns where an instruction is in QEMU's own memory; null if it is in none.
+    pub fn qemu_plugin_insn_haddr(instruction: *const Instruction) -> *const c_void;
     /// Has an operation carried out before each execution of an instruction.
     pub fn qemu_plugin_register_vcpu_insn_exec_inline(
         instruction: *mut Instruction,

@@ -41,6 +41,7 @@ impl CpuBoot<'_> {
             counter,
             profiled: None,
             groups: None,
+            caches: false,
         };
         let measured = Measured::of(&guest)?;
         let row = |case| CpuRow::of((contender.name, cpus), case, &measured.text, measured.counts_of(case)?);

@@ -16,6 +16,29 @@ pub struct Part {
     pub instructions: f64,
 }
 
+/// Misses of modelled caches in an operation, and the cycles that the model makes of them.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Misses {
+    /// Lines of data and of instructions that the first level lacks.
+    pub first: f64,
+    /// Of these, lines that the second level lacks, too.
+    pub second: f64,
+    /// Half a cycle for an instruction, 12 for each miss of the first level, 70 for each of the
+    /// second.
+    pub cycles: f64,
+}
+
+impl Misses {
+    /// Divides the plugin's counts by a number of operations; `None` if no cache was modelled.
+    fn of(counts: &Counts, operations: f64) -> Option<Misses> {
+        let [data, code, second] = counts.misses.map(|count| count as f64 / operations);
+        let first = data + code;
+        let instructions = (counts.programs + counts.kernel) as f64 / operations;
+        let cycles = 0.5 * instructions + 12.0 * first + 70.0 * second;
+        (first > 0.0).then_some(Misses { first, second, cycles })
+    }
+}
+
 /// One case of one contender.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SuiteRow {
@@ -35,6 +58,9 @@ pub struct SuiteRow {
     /// Where the kernel's instructions go, with `--split`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
+    /// Misses of caches, with `--caches`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misses: Option<Misses>,
 }
 
 impl SuiteRow {
@@ -69,6 +95,7 @@ impl SuiteRow {
                     instructions: *count as f64 / operations,
                 })
                 .collect(),
+            misses: counts.and_then(|counts| Misses::of(counts, operations)),
         }
     }
 }
@@ -152,6 +179,7 @@ pub mod tests {
             tables: None,
             happened: None,
             parts: Vec::new(),
+            misses: None,
         }
     }
 
@@ -173,6 +201,7 @@ pub mod tests {
             kernel: 120,
             forgotten: 24,
             cleared: [6, 0, 6, 0],
+            misses: [30, 6, 12],
             groups: vec![36, 84],
             ..Counts::default()
         };
@@ -183,8 +212,10 @@ pub mod tests {
         assert_eq!((happened.page_invalidations, happened.all_cleared()), (2.0, 1.0));
         let parts: Vec<f64> = row.parts.iter().map(|part| part.instructions).collect();
         assert_eq!(parts, [3.0, 7.0]);
+        // 11 instructions, 3 misses of the first level, 1 of the second.
+        assert_eq!(row.misses, Some(Misses { first: 3.0, second: 1.0, cycles: 5.5 + 36.0 + 70.0 }));
         let alone = SuiteRow::of("ours", "who", &case, None, &["one"]);
-        assert!(alone.happened.is_none() && alone.parts.is_empty());
+        assert!(alone.happened.is_none() && alone.parts.is_empty() && alone.misses.is_none());
     }
 
     #[test]

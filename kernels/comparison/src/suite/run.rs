@@ -8,7 +8,7 @@ use clap::Args;
 use super::row::{SuiteRow, from_json, read, to_json};
 use super::{Measured, SUITES, bars, documented, picture, show};
 use crate::boots;
-use crate::contender::{self, Contender};
+use crate::contender::{self, Arch, Contender};
 use crate::guest::Guest;
 use crate::split::{self, GROUPS};
 use crate::{Options, prepare_each, profile, scratch};
@@ -29,6 +29,9 @@ pub struct SuiteOptions {
     /// Counts the instructions of the library's kernel by group of functions, too.
     #[arg(long, requires = "suite", conflicts_with = "no_counts")]
     pub split: bool,
+    /// Models caches, too, on x86: minutes a boot.
+    #[arg(long, requires = "suite", conflicts_with = "no_counts")]
+    pub caches: bool,
     /// Takes the suite's rows from these files, which `--json` has printed, and boots nothing. Of a
     /// case and a contender the first row counts.
     #[arg(long, value_name = "FILE", value_delimiter = ',', requires = "suite")]
@@ -111,6 +114,7 @@ fn boot(options: &Options, suite: &str, contenders: &[&'static Contender]) -> Re
             counter,
             profiled: None,
             groups,
+            caches: options.of_suite.caches,
         };
         let measured = Measured::of(&guest)?;
         let row = |case| Ok(SuiteRow::of(suite, contender.name, case, measured.counts_of(case)?, &GROUPS));
@@ -165,6 +169,10 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
         return Ok(());
     }
     let shown = &options.of_suite;
+    // QEMU tells no addresses of `dc zva`.
+    if shown.caches && contenders.iter().any(|contender| contender.arch() == Arch::Aarch64) {
+        return Err("caches are modelled on x86 alone".to_owned());
+    }
     if options.profile.is_some() && !shown.from.is_empty() {
         return Err("a profile needs boots: leave --from out".to_owned());
     }
@@ -182,13 +190,15 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
     if options.json {
         println!("{}", to_json(&rows).map_err(|e| e.to_string())?);
     } else if shown.markdown {
-        print!("{}", show::markdown(&rows));
+        let caches = show::caches(&rows);
+        print!("{}", if caches.is_empty() { show::markdown(&rows) } else { caches });
         let parts = show::parts(&rows, &GROUPS);
         if parts.lines().count() > 2 {
             print!("\n{parts}");
         }
     } else {
         show::tables(&rows);
+        print!("\n{}", show::caches(&rows));
         if bars::has_pair(&rows) {
             show::bars(&bars::missed(&rows, suite));
         }

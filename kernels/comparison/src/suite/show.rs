@@ -55,6 +55,45 @@ pub fn tables(rows: &[SuiteRow]) {
     println!("is told to forget; cr3: roots loaded. Each is for one operation, but tables.");
 }
 
+/// Returns a table of the library's rows beside Linux's in a model of caches; empty without such
+/// rows. Its last columns say how many times fewer instructions and cycles the library takes.
+pub fn caches(rows: &[SuiteRow]) -> String {
+    let mut lines = Vec::new();
+    for case in cases(rows) {
+        let pair = Pair::Never;
+        let (Some(here), linux) = (find(rows, case, pair.here()), linux(rows, case, pair)) else { continue };
+        let Some(here) = numbers(here) else { continue };
+        let linux = linux.and_then(numbers);
+        // Of the numbers as the table has them.
+        let times = [0, 3].map(|n| linux.map_or("–".into(), |linux| format!("{:.2}", linux[n] / here[n])));
+        let linux = linux.map_or([None; 4], |linux| linux.map(Some));
+        let unit = find(rows, case, pair.here()).map_or("", |row| &row.unit);
+        let unit = unit.trim_start_matches("instructions/");
+        let cells = here.into_iter().map(Some).chain(linux).enumerate();
+        let cells = cells.map(|(n, cell)| match cell {
+            Some(misses) if n % 4 == 2 => grouped(misses),
+            cell => optional(cell),
+        });
+        lines
+            .push(format!("| `{case}`, {unit} | {} |\n", cells.chain(times).collect::<Vec<_>>().join(" | ")));
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let four = "instructions | misses, L1 | L2 | cycles";
+    let head = format!("| case | here: {four} | Linux: {four} | fewer instructions | cycles |\n");
+    format!("{head}{}|\n{}", "|---".repeat(11), lines.concat())
+}
+
+/// Returns instructions, misses of both levels and cycles of a row with misses, as the table has
+/// them.
+fn numbers(row: &SuiteRow) -> Option<[f64; 4]> {
+    let misses = row.misses.as_ref()?;
+    let shown = |value: f64| if value < 99.95 { (value * 10.0).round() / 10.0 } else { value.round() };
+    // Of the second level whole misses: a few more or less are the state before the case.
+    Some([shown(row.value), shown(misses.first), misses.second.round(), shown(misses.cycles)])
+}
+
 /// Prints the cases that miss their bars.
 pub fn bars(missed: &[Missed<'_>]) {
     println!();
@@ -124,6 +163,7 @@ pub fn parts(rows: &[SuiteRow], groups: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::row::Misses;
     use super::super::row::tests::row;
     use super::*;
 
@@ -138,6 +178,26 @@ mod tests {
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(lines[0], "| `fork` | page | 12,000 | 3,000 | 4.00 | – | – | – | –, – | –, – | –, – |");
         assert_eq!(lines[1], "| `exit` | page | – | 46.8 | – | – | – | – | –, – | –, – | –, – |");
+    }
+
+    #[test]
+    fn caches_are_a_table_of_both_kernels() {
+        let with = |row: SuiteRow, first, second, cycles| SuiteRow {
+            misses: Some(Misses { first, second, cycles }),
+            ..row
+        };
+        let rows = [
+            with(row("fork", "linux-x86_64-noinit", 12_000.0), 100.0, 10.0, 7_900.0),
+            with(row("fork", "ptarmigan-x86_64", 3_000.0), 50.0, 5.0, 2_450.0),
+            row("exit", "ptarmigan-x86_64", 46.75),
+        ];
+        let text = caches(&rows);
+        assert_eq!(
+            text.lines().skip(2).collect::<Vec<_>>(),
+            ["| `fork`, page | 3,000 | 50.0 | 5 | 2,450 | 12,000 | 100 | 10 | 7,900 | 4.00 | 3.22 |"]
+        );
+        assert_eq!(text.lines().next().map(|line| line.matches('|').count()), Some(12));
+        assert!(caches(&rows[2..]).is_empty());
     }
 
     #[test]
