@@ -8,6 +8,8 @@ mod check;
 mod fidelity;
 mod figures;
 mod lines;
+#[cfg(unix)]
+mod mutants;
 mod pictures;
 mod prose;
 
@@ -33,6 +35,9 @@ enum Task {
     Prose(prose::ProseArgs),
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),
+    /// Changes the library in small ways, and says which changes no test notices.
+    #[cfg(unix)]
+    Mutants(mutants::MutantsArgs),
     /// Draws the pictures of a report in README and book again.
     Pictures(pictures::PicturesArgs),
     /// Records random programs and compares a replay with Linux's count of tables after every call.
@@ -57,6 +62,8 @@ fn main() -> ExitCode {
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
         Task::Lines(args) => lines::run(&args),
+        #[cfg(unix)]
+        Task::Mutants(args) => mutants::run(&args),
         Task::Pictures(args) => pictures::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Fidelity(args) => fidelity::run(&args),
