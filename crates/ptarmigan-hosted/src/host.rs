@@ -18,6 +18,8 @@ use ptarmigan::tlb::{FIRST_NAME, TlbError};
 use ptarmigan::window::{DirectMap, OpenWindow};
 use ptarmigan_linux::{Historic, HistoricError, ListsRefused, Plain, Rules};
 use std::fmt;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 
 /// The shape of a hosted machine.
@@ -640,23 +642,51 @@ impl HostWords<'_> {
     ///
     /// 1. As for [`Host::read`].
     pub unsafe fn read(&self, at: PhysAddr, bytes: usize) -> Option<u64> {
-        if at.0.checked_add(bytes as u64)? > self.end || !at.0.is_multiple_of(bytes as u64) {
-            return None;
-        }
-        let p = self.arena.base().as_ptr().wrapping_add(at.0 as usize);
+        let p = self.place(at, bytes)?;
         // SAFETY: within the arena and aligned. Entries are written as atomics of the same width,
         // and no other word is written now (contract, 1.).
         unsafe {
             match bytes {
-                4 => Some(u32::from_le((*p.cast::<core::sync::atomic::AtomicU32>()).load(ORDER)) as u64),
-                8 => Some(u64::from_le((*p.cast::<core::sync::atomic::AtomicU64>()).load(ORDER))),
+                4 => Some(u32::from_le((*p.cast::<AtomicU32>()).load(Acquire)).into()),
+                8 => Some(u64::from_le((*p.cast::<AtomicU64>()).load(Acquire))),
                 _ => None,
             }
         }
     }
-}
 
-const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquire;
+    /// Replaces a word by `new` if it is `old`, in one piece, as an MMU that sets bits would.
+    /// Returns the word that was there; `None` outside of the memory.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Host::read`].
+    /// 2. The word is an entry of a table.
+    pub unsafe fn exchange(&self, at: PhysAddr, bytes: usize, old: u64, new: u64) -> Option<u64> {
+        let p = self.place(at, bytes)?;
+        // SAFETY: as in `read`; entries may change at any time (contract, 2.).
+        unsafe {
+            match bytes {
+                4 => {
+                    let (old, new) = ((old as u32).to_le(), (new as u32).to_le());
+                    let was = (*p.cast::<AtomicU32>()).compare_exchange(old, new, AcqRel, Acquire);
+                    Some(u32::from_le(was.unwrap_or_else(|found| found)).into())
+                }
+                8 => {
+                    let was =
+                        (*p.cast::<AtomicU64>()).compare_exchange(old.to_le(), new.to_le(), AcqRel, Acquire);
+                    Some(u64::from_le(was.unwrap_or_else(|found| found)))
+                }
+                _ => None,
+            }
+        }
+    }
+
+    /// Returns the place of an aligned word within the memory.
+    fn place(&self, at: PhysAddr, bytes: usize) -> Option<*mut u8> {
+        let is_within = at.0.checked_add(bytes as u64)? <= self.end && at.0.is_multiple_of(bytes as u64);
+        is_within.then(|| self.arena.base().as_ptr().wrapping_add(at.0 as usize))
+    }
+}
 
 /// Makes the direct map of an arena.
 fn direct_map(arena: &Mapping) -> Result<DirectMap, HostError> {

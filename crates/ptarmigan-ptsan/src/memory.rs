@@ -20,4 +20,9 @@ impl Memory for HostMemory<'_> {
         // SAFETY: 1. the walkers are led by entries to tables, which are written as such.
         unsafe { self.words.read(PhysAddr(phys), usize::from(bytes)) }
     }
+
+    fn exchange(&self, phys: u64, bytes: u8, old: u64, new: u64) -> Option<u64> {
+        // SAFETY: 1. as above. 2. walkers set bits in the entries that they have read.
+        unsafe { self.words.exchange(PhysAddr(phys), usize::from(bytes), old, new) }
+    }
 }

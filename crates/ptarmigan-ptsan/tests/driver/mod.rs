@@ -40,7 +40,9 @@ pub struct Found {
 pub fn random<F: Format, T: MmuTraits>(seed: u64, steps: u32, asids: u16, config: Config) -> Found {
     let cpus = config.cpus;
     let host = host::<F>(cpus);
-    let config = Config { asids: asids != 0, adversary: Some(Adversary::new(seed)), ..config };
+    let walkers_set_bits = config.arch.used.is_some() && seed % 2 == 1;
+    let config =
+        Config { asids: asids != 0, adversary: Some(Adversary::new(seed)), walkers_set_bits, ..config };
     let soft = SoftMmu::<_, T>::like(&host, config);
     let (served, passed) =
         soft.told(|| calls(&host, &soft, &soft, &Calls { seed, steps, asids, cpus, due: false }));

@@ -88,8 +88,15 @@ pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
     }
     let adversary = Some(Adversary::new(seed));
     let barriers = T::BROADCASTS;
-    let config =
-        Config { cpus, asids: asids != 0, adversary, barriers, keeps_invalid: false, ..Config::new(arch) };
+    let config = Config {
+        cpus,
+        asids: asids != 0,
+        adversary,
+        barriers,
+        keeps_invalid: false,
+        walkers_set_bits: arch.used.is_some() && seed % 2 == 1,
+        ..Config::new(arch)
+    };
     let soft = SoftMmu::<_, T>::like(&host, config);
     let mut run = Run {
         host: &host,

@@ -418,12 +418,13 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     }
 }
 
-/// The settings of a sanitizer beside which an adversary walks. No fault is served, so no entry is
+/// The settings of a sanitizer beside which an adversary walks, and sets bits for every other seed. No fault is served, so no entry is
 /// kept that is not valid.
 fn config<T: MmuTraits>(arch: Arch, seed: u64, asids: u16, cpus: usize) -> Config {
     let adversary = Some(Adversary::new(seed));
     let (asids, barriers) = (asids != 0, T::BROADCASTS);
-    Config { cpus, asids, adversary, barriers, keeps_invalid: false, ..Config::new(arch) }
+    let walkers_set_bits = arch.used.is_some() && seed % 2 == 1;
+    Config { cpus, asids, adversary, barriers, keeps_invalid: false, walkers_set_bits, ..Config::new(arch) }
 }
 
 /// Makes random operations; returns the counts of the run.
