@@ -25,11 +25,17 @@ fn is_clean(dir: &Dir) {
     // A recorder that a signal has ended early is cleaned up after by its second process.
     let left = || dir.files().iter().any(|name| name.starts_with('.'));
     assert!(wait_for(|| !left()), "{:?}", dir.files());
-    for entry in std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let recorder = name.strip_prefix("ptarmigan-").map(|pid| format!("/proc/{pid}"));
-        assert!(recorder.is_none_or(|recorder| Path::new(&recorder).exists()), "{name} is left");
-    }
+    // So is one of another test.
+    let instances = || {
+        let all = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
+        let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let of_none = |name: &String| {
+            let recorder = name.strip_prefix("ptarmigan-").map(|pid| format!("/proc/{pid}"));
+            recorder.is_some_and(|recorder| !Path::new(&recorder).exists())
+        };
+        names.filter(of_none).collect::<Vec<_>>()
+    };
+    assert!(wait_for(|| instances().is_empty()), "{:?} are left", instances());
 }
 
 fn odd(dir: &Dir, user: Option<u32>, args: &[&str]) -> Option<Server> {

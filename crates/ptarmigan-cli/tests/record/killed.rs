@@ -132,6 +132,8 @@ fn the_next_recorder_removes_what_killed_ones_left_and_nothing_of_living_ones() 
             std::fs::create_dir(dir.path(name)).expect("room");
             std::fs::write(dir.path(name).join("file"), "").expect("room");
         }
+        // A recorder was killed before it made a file, or after it had removed the last.
+        std::fs::create_dir(dir.path(".d.2147483647")).expect("room");
         let lives = of("a", living.id());
         let before = dir.files();
         for name in [&lives, &of("b", left[0]), &again] {

@@ -96,8 +96,8 @@ impl Spill {
         let dir = output.with_file_name(format!(".{name}.{}", keeper::number()));
         // Names of files are in it, those of other users' programs among them.
         fs::DirBuilder::new().mode(0o700).create(&dir)?;
-        let held = Held::new(&dir)?;
-        File::create(dir.join(MARK))?;
+        let held = Held::new(&dir).and_then(|held| File::create(dir.join(MARK)).map(|_| held));
+        let held = held.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
         let reserve = dir.join("reserve");
         let parts = std::thread::available_parallelism().map_or(1, |n| n.get()) as u64 + 1;
         let set_aside = |bytes| Ok(fallocate(&File::create(&reserve)?, FallocateFlags::empty(), 0, bytes)?);
@@ -114,32 +114,45 @@ impl Spill {
     }
 }
 
-/// The file that tells a recorder's directory from others. It is made once the directory is locked.
+/// The file that tells a recorder's directory from others: the first in it, and the last.
 const MARK: &str = ".ptarmigan-recording";
 
-/// Removes the directories beside `output` of recorders that are gone, whatever their outputs.
+/// Removes the directories beside `output` of recorders that are gone, whatever their outputs. One
+/// that is empty has no mark: it has to have the name of `output`, and the number of no process.
 pub(crate) fn remove_stale(output: &Path) {
+    let own = output.file_name().unwrap_or_default().to_string_lossy();
     let beside = output.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());
-        let number =
-            name.to_str().and_then(|name| name.strip_prefix('.')?.rsplit_once('.')?.1.parse::<u32>().ok());
-        if number.is_none() || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        let parts = name.to_str().and_then(|name| name.strip_prefix('.')?.rsplit_once('.'));
+        let Some((of, Ok(number))) = parts.map(|(of, number)| (of, number.parse::<u32>())) else { continue };
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        if let Some(_held) = Held::of_none(&path)
-            && path.join(MARK).is_file()
-        {
-            // Directories that cannot be removed stay.
-            let _ = fs::remove_dir_all(&path);
+        let Some(_held) = Held::of_none(&path) else { continue };
+        // Directories that cannot be removed stay.
+        if path.join(MARK).is_file() {
+            let _ = remove(&path);
+        } else if of == own && !Path::new(&format!("/proc/{number}")).exists() {
+            let _ = fs::remove_dir(&path);
         }
     }
+}
+
+/// Removes a directory. It has its mark for as long as it has files, also if that is interrupted.
+fn remove(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)?.flatten().filter(|entry| entry.file_name() != MARK) {
+        fs::remove_file(entry.path())?;
+    }
+    // Without the mark the directory is empty now.
+    let _ = fs::remove_file(dir.join(MARK));
+    fs::remove_dir(dir)
 }
 
 impl Drop for Spill {
     fn drop(&mut self) {
         // A directory that cannot be removed is left behind.
-        let _ = fs::remove_dir_all(&self.dir);
+        let _ = remove(&self.dir);
     }
 }
 
