@@ -276,3 +276,11 @@ fn check_pages<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>, model: &Model) 
     }
     assert_eq!(&pages, model);
 }
+
+#[test]
+fn flags_of_areas_are_printed_by_their_letters() {
+    let printed = |flags: AreaFlags| format!("{flags:?}");
+    assert_eq!(printed(AreaFlags::default()), "-----------");
+    assert_eq!(printed(AreaFlags::READ.with(AreaFlags::EXEC)), "r-x--------");
+    assert_eq!(printed(AreaFlags::WRITE.with(AreaFlags::SHARED).with(AreaFlags::LARGE)), "-w-s-------+large");
+}

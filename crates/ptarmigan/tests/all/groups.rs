@@ -3,11 +3,11 @@ use crate::common::{range, va};
 use crate::formats::{on_machine, small};
 use crate::large::leaves;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtRange};
-use ptarmigan::format::{Aarch64, Aarch64K16, Attr, Format, Sv39Napot, X86_64};
+use ptarmigan::format::{Aarch64, Aarch64K16, Aarch64Upper, Attr, Format, Sv39Napot, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
-use ptarmigan::table::{CollapseError, Free, MapError, Tree, TreeMut};
+use ptarmigan::table::{CollapseError, Free, MapError, Mapped, Sizes, Tree, TreeMut};
 
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::USER.0);
 
@@ -223,5 +223,60 @@ fn a_larger_page_stays_and_smaller_ones_become_no_group() {
         }
         drop(edit);
         tree.end(on, |_, _, _| {}).unwrap();
+    });
+}
+
+/// Takes bits from a group, which is one leaf to the caller.
+fn bits_go<F: Format>(level: Level) {
+    let place = Place::of::<F>(level);
+    on_machine::<F, _>(small(), |_, on| {
+        let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
+        let mut edit = tree.edit(on).unwrap();
+        let full = RW | Attr::ACCESSED | Attr::DIRTY;
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { edit.map_group(va(place.at), level, place.first, full, AllocFlags::NORMAL) }.unwrap();
+        let mut attr = full;
+        for bit in [Attr::ACCESSED, Attr::DIRTY, Attr::WRITE, Attr::ACCESSED, Attr::DIRTY, Attr::WRITE] {
+            let mut told = Vec::new();
+            let mut note = |leaf: Mapped| told.push((leaf.range(), leaf.frame, leaf.attr));
+            match bit {
+                Attr::ACCESSED => edit.take_accessed(place.all(), note),
+                Attr::DIRTY => edit.take_dirty(place.all(), F::LAYOUT.root(), &mut note).unwrap(),
+                _ => edit.write_protect(place.all(), F::LAYOUT.root(), &mut note).unwrap(),
+            }
+            let expected = attr.has(bit).then_some((place.all(), place.first, attr));
+            assert_eq!(told, Vec::from_iter(expected), "{} {bit:?}", F::NAME);
+            attr = attr.without(bit);
+        }
+        drop(edit);
+        let found = leaves(on, &tree);
+        assert_eq!((found.len(), found[0].range(), found[0].attr), (1, place.all(), attr), "{}", F::NAME);
+        tree.end(on, |_, _, _| {}).unwrap();
+    });
+}
+
+#[test]
+fn a_group_tells_of_its_bits_once_and_loses_them() {
+    bits_go::<Sv39Napot>(Level::PTE);
+    bits_go::<Aarch64>(Level::PTE);
+    bits_go::<Aarch64>(Level(1));
+}
+
+#[test]
+fn large_pages_of_the_kernels_become_a_group() {
+    let level = Level(1);
+    let Place { page, n, first, .. } = Place::of::<Aarch64Upper>(level);
+    let (attr, start) = (Attr::READ | Attr::WRITE, 0xffff_c000_0000_0000);
+    on_machine::<Aarch64Upper, _>(small(), |host, on| {
+        let mut range = host.kernel().claim(on, va(start), n * page).unwrap();
+        let pages = (n * page) >> Aarch64Upper::PAGE_SHIFT;
+        let sizes = Sizes::up_to(level);
+        // SAFETY: 1. no code uses the addresses.
+        unsafe { range.map_range_large(on, va(start), first, pages, attr, sizes, AllocFlags::NORMAL) }
+            .unwrap();
+        assert_eq!(range.query_leaf(on, va(start)).unwrap().range().len(), page);
+        assert_eq!(range.make_group(on, va(start), level), Ok(()));
+        assert_eq!(range.query_leaf(on, va(start)).unwrap().range().len(), n * page);
+        range.release(on, |_, _| {}).map_err(|(e, _)| e).unwrap();
     });
 }

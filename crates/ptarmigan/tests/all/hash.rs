@@ -219,3 +219,30 @@ fn memory_of_another_size_or_place_is_refused_and_not_touched() {
     // SAFETY: allocated above with this layout.
     unsafe { dealloc(base.as_ptr(), layout) };
 }
+
+/// Removes segments of a context from a table with pages of two contexts.
+fn segments_go<L: HashLayout>(bytes: usize) {
+    let owned = Owned::<L>::new(bytes);
+    let table = &owned.table;
+    // Those of context 0 and segment 0 have the number 0, as entries without a page have.
+    let tags: Vec<(u32, u32, Tag)> = (0..2)
+        .flat_map(|context| (0..4).map(move |segment| (context, segment)))
+        .flat_map(|(context, segment)| {
+            [0, 5].map(|page| (context, segment, Tag::of(context, segment << 28 | page << 12)))
+        })
+        .collect();
+    tags.iter().for_each(|(_, _, tag)| _ = insert(table, *tag, Mapping(1 << 12), false));
+    assert!(table.remove(tags[1].2, || {}).is_some(), "its words may be left");
+    assert_eq!(table.remove_segments(0, 0..2, || {}), 3);
+    for (context, segment, tag) in &tags {
+        let is_left = table.remove(*tag, || {}).is_some();
+        assert_eq!(is_left, *context == 1 || *segment >= 2, "segment {segment} of context {context}");
+    }
+    assert_eq!(table.remove_segments(0, 0..16, || {}), 0);
+}
+
+#[test]
+fn pages_of_segments_go_and_no_others() {
+    segments_go::<Hashed32>(1 << 16);
+    segments_go::<Hashed64>(1 << 18);
+}

@@ -2,6 +2,7 @@
 //! memory.
 use crate::common::{Starved, any_frame, each_allocation_fails, ends_without_memory, range, va};
 use crate::formats::{on_failing_machine, on_machine, small};
+use crate::physical::{peek, poke};
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::Request;
@@ -269,5 +270,27 @@ fn moves_keep_large_pages_where_they_fit_and_split_them_where_not() {
         assert_eq!((large(on, &space), frame(&space, two + 2 * M2 - PAGE)), (0, last));
         assert_eq!(leaves(on, &space).len(), 1024);
         space.end(on).unwrap();
+    });
+}
+
+#[test]
+fn a_copy_of_a_large_page_has_its_content() {
+    let config = HostConfig { bytes: 64 << 20, touch_data: true, ..small() };
+    on_machine::<X86_64, _>(config, |host, on| {
+        let mut parent = space(on, M2);
+        parent.fault(on, va(AT), Access::Write).unwrap();
+        parent.edit(on).unwrap().set_large_pages(LargePages { copy: true, ..ALL });
+        let word = |space: &Space<X86_64>, page: u64| {
+            space.tree().query(on, va(AT + page * PAGE)).unwrap().0.addr().0 + 8 * page
+        };
+        [0, 7, 511].into_iter().for_each(|page| poke(host, word(&parent, page), 0x1234 + page));
+        let mut child = parent.edit(on).unwrap().fork().unwrap();
+        assert_eq!(child.fault(on, va(AT + 7 * PAGE), Access::Write), Ok(Done::Copied));
+        for page in [0, 7, 511] {
+            assert_ne!(word(&child, page), word(&parent, page));
+            assert_eq!(peek(host, word(&child, page)), 0x1234 + page, "page {page}");
+        }
+        child.end(on).unwrap();
+        parent.end(on).unwrap();
     });
 }

@@ -308,3 +308,15 @@ fn a_pin_of_another_machine_or_of_a_cpu_that_was_not_counted_is_refused() {
     assert!(PolicyOn::new(&small, &slots[2].pin()).is_some());
     assert!(PolicyOn::new(&small, &slots[3].pin()).is_none(), "made for three CPUs");
 }
+
+#[test]
+fn a_reference_to_a_policy_answers_as_the_policy() {
+    fn answers(policy: impl Policy) -> (MachineId, usize, Option<Level>) {
+        (policy.machine(), policy.cpus(), policy.root())
+    }
+    for cpus in [1, 3] {
+        let host = Host::<X86_64>::new(small(cpus, 1, 16)).unwrap();
+        let policy = host.quicklists().unwrap();
+        assert_eq!(answers(&policy), (host.machine(), cpus, policy.root()));
+    }
+}

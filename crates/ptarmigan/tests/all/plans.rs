@@ -320,3 +320,18 @@ fn of_nothing_nothing_is_forgotten() {
     }
     assert_eq!(POWER3.price(&Work::default()), 0);
 }
+
+#[test]
+fn a_scope_is_empty_if_it_has_no_pages_and_is_not_full() {
+    let ranges = |end| Scope::Range { start: BASE, end, stride: SHIFT, mixed: false };
+    for (scope, len) in [
+        (Scope::Page { at: BASE, shift: SHIFT }, 1),
+        (ranges(BASE + 3 * PAGE), 3),
+        (ranges(BASE), 0),
+        (Scope::Runs(Runs::one(BASE, BASE + 2 * PAGE, SHIFT)), 2),
+        (Scope::Runs(Runs::new(SHIFT)), 0),
+    ] {
+        assert_eq!((scope.len(), scope.is_empty(), scope.is_full()), (len, len == 0, false), "{scope:?}");
+    }
+    assert_eq!((Scope::Full.len(), Scope::Full.is_empty(), Scope::Full.is_full()), (0, false, true));
+}
