@@ -82,6 +82,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             self.rename(old, pid);
         }
         if let Some(note) = raw.what.after_exit() {
+            // Its exit waits for the clone, which the parent's stop tells later.
+            if self.early.contains_key(&pid) {
+                return self.stranger(raw);
+            }
             return self.note_exited(pid, note);
         }
         if !self.tasks.contains_key(&pid) {

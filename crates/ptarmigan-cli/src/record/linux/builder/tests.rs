@@ -331,3 +331,18 @@ fn times_stand_behind_the_events_that_they_are_for() {
     ];
     assert_eq!(events, all.map(|(task, what)| (task, what.to_owned())));
 }
+
+#[test]
+fn a_task_may_end_before_its_clone_is_told() {
+    let took = RawKind::Took { call: Call::Exit, nanos: 7, away: 0 };
+    let events =
+        run(&[fault(101, 3), (101, RawKind::Exit), (101, took), clone(100, 101, THREAD), fault(100, 4)]);
+    let of_child: Vec<_> = events.iter().filter(|(task, _)| *task == 1).map(|(_, kind)| kind).collect();
+    assert!(
+        matches!(
+            of_child[..],
+            [Kind::Fault { .. }, Kind::Exit { .. }, Kind::Note(Note::Took { nanos: 7, .. })]
+        ),
+        "{events:?}"
+    );
+}
