@@ -17,7 +17,6 @@ use ptarmigan::page::Level;
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::space::Space;
-use ptarmigan::table::Tables;
 use ptarmigan_hosted::Delivery;
 use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
 use ptarmigan_trace::Kind;

@@ -83,7 +83,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
         if let Some(note) = raw.what.after_exit() {
             // Its exit waits for the clone, which the parent's stop tells later.
-            if self.early.contains_key(&pid) {
+            if self.early.contains_key(&pid) && self.exited.get(pid).is_none() {
                 return self.stranger(raw);
             }
             return self.note_exited(pid, note);

@@ -335,14 +335,21 @@ fn times_stand_behind_the_events_that_they_are_for() {
 #[test]
 fn a_task_may_end_before_its_clone_is_told() {
     let took = RawKind::Took { call: Call::Exit, nanos: 7, away: 0 };
-    let events =
-        run(&[fault(101, 3), (101, RawKind::Exit), (101, took), clone(100, 101, THREAD), fault(100, 4)]);
-    let of_child: Vec<_> = events.iter().filter(|(task, _)| *task == 1).map(|(_, kind)| kind).collect();
-    assert!(
-        matches!(
-            of_child[..],
-            [Kind::Fault { .. }, Kind::Exit { .. }, Kind::Note(Note::Took { nanos: 7, .. })]
-        ),
-        "{events:?}"
-    );
+    let events = run(&[
+        fault(101, 3),
+        (101, RawKind::Exit),
+        (101, took.clone()),
+        clone(100, 101, THREAD),
+        fault(100, 4),
+        clone(100, 102, THREAD),
+        (102, RawKind::Exit),
+        // The kernel's last words come behind the exit.
+        (102, RawKind::Released),
+        (102, took),
+    ]);
+    let of = |child| events.iter().filter(move |(task, _)| *task == child).map(|(_, kind)| kind);
+    let [first, second]: [Vec<_>; 2] = [of(1).collect(), of(2).collect()];
+    let ends =
+        |kinds: &[&Kind]| matches!(kinds, [Kind::Exit { .. }, Kind::Note(Note::Took { nanos: 7, .. })]);
+    assert!(matches!(first[0], Kind::Fault { .. }) && ends(&first[1..]) && ends(&second), "{events:?}");
 }
