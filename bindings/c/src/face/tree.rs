@@ -81,7 +81,7 @@ fn begin<'a>(tree: Arg<'a, PtTree>, cpu: Arg<'a, PtCpu>) -> Result<(&'a Cpu, &'a
 pub(super) fn range(va: u64, bytes: u64) -> Result<VirtRange, PtError> {
     aligned(va)?;
     aligned(bytes)?;
-    VirtRange::pages(VirtAddr(va), bytes, 0).filter(|range| range.end <= PT_USER_END).ok_or(PtError::Range)
+    VirtRange::bytes(VirtAddr(va), bytes).filter(|range| range.end <= PT_USER_END).ok_or(PtError::Range)
 }
 
 /// Edits the user's addresses from `va` on, and flushes what the edit has changed; the answer of

@@ -61,7 +61,7 @@ fn must<E: Display>(result: Result<(), E>) {
 }
 
 fn range(start: u64, len: u64) -> Result<VirtRange, CallRefused> {
-    VirtRange::pages(VirtAddr(start), len, 0).ok_or(CallRefused)
+    VirtRange::bytes(VirtAddr(start), len).ok_or(CallRefused)
 }
 
 fn end<P: Port>(space: SharedSpace<P::Format>) {

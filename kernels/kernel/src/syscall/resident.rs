@@ -223,7 +223,7 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EINVAL.when(flags & !(both | MS_INVALIDATE) != 0 || !at.is_multiple_of(PAGE))?;
         Errno::EINVAL.when(flags & both == both)?;
         let len = len.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
-        let range = VirtRange::pages(VirtAddr(at), len, 0).ok_or(Errno::ENOMEM)?;
+        let range = VirtRange::bytes(VirtAddr(at), len).ok_or(Errno::ENOMEM)?;
         if range.is_empty() {
             return Ok(0);
         }
