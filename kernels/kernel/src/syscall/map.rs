@@ -2,7 +2,7 @@
 //!
 //! Errors, and the order in which they are looked for, are Linux's 6.1.
 
-use ptarmigan::addr::{Bounds, FRAME_SIZE, VirtAddr, VirtRange};
+use ptarmigan::addr::{FRAME_SIZE, VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Format, FormatExt};
 use ptarmigan::machine::On;
 use ptarmigan::page::Level;
@@ -60,7 +60,7 @@ fn round_up(len: u64) -> Result<u64, Errno> {
 }
 
 fn range(start: u64, len: u64) -> Result<VirtRange, Errno> {
-    VirtRange::pages(VirtAddr(start), round_up(len)?, 0).ok_or(Errno::ENOMEM)
+    VirtRange::bytes(VirtAddr(start), round_up(len)?).ok_or(Errno::ENOMEM)
 }
 
 impl<A: Arch> Sys<'_, A> {
@@ -218,7 +218,7 @@ impl<A: Arch> Sys<'_, A> {
         let on = self.on();
         let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let wanted = if is_fixed { at } else { at & !(PAGE - 1) };
-        let wanted = VirtRange::pages(VirtAddr(wanted), len, 0);
+        let wanted = VirtRange::bytes(VirtAddr(wanted), len);
         let wanted = wanted.filter(|range| range.end <= A::Format::USER_END - GUARD);
         self.space().edit(on, |edit| {
             let is_free = |range: VirtRange| {
@@ -268,24 +268,23 @@ impl<A: Arch> Sys<'_, A> {
         if len == 0 {
             return Ok(0);
         }
-        let Bounds { mut start, end } = *range(at, len)?;
+        let mut range = range(at, len)?;
         Errno::EINVAL.when(prot & !(7 | PROT_SEM) != 0)?;
         let (on, permissions) = (self.on(), AreaFlags(prot as u16 & 7));
-        self.may_protect(VirtRange::new(start, end)?, permissions)?;
+        self.may_protect(range, permissions)?;
         self.space().edit(on, |mut edit| {
             if grows != 0 {
-                start = grown::<A>(on, &edit, VirtRange::new(start, end)?, grows)?;
+                range = VirtRange::new(grown::<A>(on, &edit, range, grows)?, range.end)?;
             }
-            let mut reach = Reach::new(start);
-            let visited = edit.areas().each(on, VirtRange::new(start, end)?, |area| {
+            let mut reach = Reach::new(range.start);
+            let visited = edit.areas().each(on, range, |area| {
                 let denied = permissions.has(AreaFlags::WRITE) && area.tag & READ_ONLY != 0;
                 reach.visit(area, if denied { Err(Errno::EACCES) } else { Ok(()) });
             });
             visited.map_err(|_| Errno::EFAULT)?;
-            let reach = reach.up_to(end);
-            if reach.end > start {
-                let range = VirtRange::new(start, reach.end)?;
-                edit.mprotect(range, permissions).map_err(error)?;
+            let reach = reach.up_to(range.end);
+            if reach.end > range.start {
+                edit.mprotect(VirtRange::new(range.start, reach.end)?, permissions).map_err(error)?;
             }
             reach.stops.map_or(Ok(0), Err)
         })?
@@ -306,7 +305,7 @@ impl<A: Arch> Sys<'_, A> {
         Errno::EINVAL.when(new == 0)?;
         let on = self.on();
         let area = self.space().edit(on, |edit| edit.areas().find(on, at))?.ok_or(Errno::EFAULT)?;
-        let here = VirtRange::pages(VirtAddr(at), new, 0).ok_or(Errno::ENOMEM)?;
+        let here = VirtRange::bytes(VirtAddr(at), new).ok_or(Errno::ENOMEM)?;
         if !has_target && !keeps && new <= from.len() {
             // Regardless of other areas there: no page is moved.
             if here.end < from.end {
