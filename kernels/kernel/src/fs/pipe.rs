@@ -52,7 +52,7 @@ pub struct Run {
 impl Run {
     /// Returns the run of at most `most` bytes from byte `at` of a ring of `capacity` bytes on.
     fn new(at: usize, capacity: usize, most: usize) -> Self {
-        let (page, at) = (at % capacity / FRAME_SIZE, at % FRAME_SIZE);
+        let (page, at) = ((at & (capacity - 1)) / FRAME_SIZE, at % FRAME_SIZE);
         Run { page: page as u64, at, len: most.min(FRAME_SIZE - at) }
     }
 }
@@ -89,7 +89,7 @@ impl Pipe {
         let n = n.min(self.len);
         self.len -= n;
         self.changes.1 += 1;
-        self.start = if self.len == 0 { 0 } else { (self.start + n) % self.capacity };
+        self.start = if self.len == 0 { 0 } else { (self.start + n) & (self.capacity - 1) };
     }
 
     /// Says that `n` bytes were written.

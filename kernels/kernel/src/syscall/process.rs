@@ -412,14 +412,12 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `getgroups`: the groups, or without room for any how many there are.
     pub(super) fn groups(&mut self, room: u64, at: u64) -> Result<u64, Errno> {
-        let groups = self.process().groups;
-        let (room, count) = (room as i32, groups.get().len());
+        let mut out = Layout::<{ 4 * GROUPS }>::new(A::ABI);
+        let groups = self.process().groups.get();
+        let (room, count) = (room as i32, groups.len());
+        groups.iter().for_each(|group| _ = out.u32(*group));
         Errno::EINVAL.when(room < 0 || room > 0 && (room as usize) < count)?;
         if room > 0 {
-            let mut out = Layout::<{ 4 * GROUPS }>::new(A::ABI);
-            groups.get().iter().for_each(|group| {
-                out.u32(*group);
-            });
             self.write_bytes(at, out.bytes())?;
         }
         Ok(count as u64)

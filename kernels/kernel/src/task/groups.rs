@@ -4,7 +4,6 @@
 pub const GROUPS: usize = 32;
 
 /// The groups of a process, in order.
-#[derive(Clone, Copy)]
 pub struct Groups {
     count: u8,
     all: [u32; GROUPS],
@@ -20,6 +19,13 @@ impl Groups {
         new.all.get_mut(..groups.len())?.copy_from_slice(groups);
         new.all[..groups.len()].sort_unstable();
         Some(new)
+    }
+
+    /// Takes over another process's groups.
+    pub fn copy_from(&mut self, other: &Groups) {
+        let groups = other.get();
+        self.count = groups.len() as u8;
+        self.all[..groups.len()].copy_from_slice(groups);
     }
 
     /// Returns the groups.

@@ -113,7 +113,7 @@ impl Process {
     pub fn inherit(&mut self, parent: &Process) {
         (self.group, self.session) = (parent.group, parent.session);
         self.files.copy_from(&parent.files);
-        self.groups = parent.groups;
+        self.groups.copy_from(&parent.groups);
         (self.directory, self.umask, self.program) = (parent.directory, parent.umask, parent.program);
         self.actions.clone_from(&parent.actions);
         (self.limits, self.nice) = (parent.limits, parent.nice);
