@@ -38,7 +38,7 @@ impl Areas {
         if at.leaf >= self.leaves as usize {
             return None;
         }
-        let flags = self.leaf(on, at.leaf, |l| l.used().get(at.index)?.flags_around(va))?;
+        let flags = self.likely_leaf(on, at.leaf, |l| l.used().get(at.index)?.flags_around(va))?;
         Some((hint, flags))
     }
 
@@ -46,13 +46,14 @@ impl Areas {
     #[inline]
     pub(in crate::space) fn object_at<M: Machine>(&self, on: On<'_, M>, hint: Hint, va: u64) -> (u32, u64) {
         let at = hint.spot();
-        self.leaf(on, at.leaf, |l| l.at(at.index).object_at(va))
+        self.likely_leaf(on, at.leaf, |l| l.at(at.index).object_at(va))
     }
 
     /// The area that was just found at `hint`.
     #[inline]
     pub(in crate::space) fn found<M: Machine>(&self, on: On<'_, M>, hint: Hint) -> Area {
-        self.get(on, hint.spot())
+        let at = hint.spot();
+        self.likely_leaf(on, at.leaf, |l| l.at(at.index).area())
     }
 
     /// Notes that the area that was just found at `hint` has private pages. Others may be doing the

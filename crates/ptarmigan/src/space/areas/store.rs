@@ -22,8 +22,8 @@ const LOOKS: u32 = 16;
 #[cfg(not(loom))]
 const _: () = assert!(MAX_AREAS as usize <= DIRECTORY / 2 * (LEAF + 1));
 
-/// Keeps the branch that calls it: the compiler reads the directory's entry or the only leaf's by one
-/// load of a chosen address otherwise, which costs each fault four instructions and the load's time.
+/// Keeps the branch that calls it. Otherwise the compiler reads the directory's entry or the only
+/// leaf's by one load of a chosen address: four instructions more on each fault, and the load's time.
 #[cold]
 #[inline(always)]
 fn rare() {}
@@ -68,6 +68,25 @@ impl Areas {
         f(unsafe { &*guard.base().cast::<Leaf>() })
     }
 
+    /// As [`leaf`](Self::leaf), for faults: most spaces have one leaf alone.
+    #[inline]
+    pub(super) fn likely_leaf<M: Machine, R>(
+        &self,
+        on: On<'_, M>,
+        leaf: usize,
+        f: impl FnOnce(&Leaf) -> R,
+    ) -> R {
+        let leaf = if self.leaves <= 1 {
+            self.root
+        } else {
+            rare();
+            self.leaf_pfn(on, leaf)
+        };
+        let guard = on.window().open_low(leaf.addr());
+        // SAFETY: as in `leaf`.
+        f(unsafe { &*guard.base().cast::<Leaf>() })
+    }
+
     fn leaf_mut<M: Machine, R>(&mut self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&mut Leaf) -> R) -> R {
         let guard = on.window().open_low(self.leaf_pfn(on, leaf).addr());
         // SAFETY: as in `leaf`; `&mut self` makes the use exclusive.
@@ -79,7 +98,6 @@ impl Areas {
         if self.leaves <= 1 {
             return self.root;
         }
-        rare();
         let guard = on.window().open_low(self.root.addr());
         // SAFETY: with more than one leaf the root is the directory, this map's own frame; `leaf`
         // is below `leaves`, which is at most `DIRECTORY`.
