@@ -14,6 +14,15 @@ impl<W: Write> TraceBuilder<'_, W> {
         Ok(())
     }
 
+    /// Gives a task in the middle of an execve its address space. Returns its process, if that has to
+    /// be read.
+    pub(super) fn begun_exec(&mut self, pid: i32) -> Result<Option<i32>, WriteError> {
+        if let Some(when) = self.tasks.get_mut(&pid).and_then(|task| task.exec.take()) {
+            self.exec(pid, when)?;
+        }
+        Ok(self.unread.group_of(pid))
+    }
+
     /// Gives a task a new address space.
     pub(super) fn exec(&mut self, pid: i32, when: u64) -> Result<(), WriteError> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };

@@ -97,10 +97,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 return self.stranger(raw);
             };
             self.rename(thread, pid);
-            if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
-                self.exec(pid, when)?;
-            }
-            if let Some(group) = self.unread.group_of(pid) {
+            if let Some(group) = self.begun_exec(pid)? {
                 return self.unread_event(group, raw);
             }
         }
@@ -195,10 +192,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 }
             }
             RawKind::ExecDone { .. } => {
-                if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
-                    self.exec(pid, when)?;
-                }
-                if let Some(group) = self.unread.group_of(pid) {
+                if let Some(group) = self.begun_exec(pid)? {
                     return self.unread_event(group, raw);
                 }
             }

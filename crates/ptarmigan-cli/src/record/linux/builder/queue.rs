@@ -227,8 +227,8 @@ impl<W: Write> Queue<W> {
         }
     }
 
-    /// Returns an event with the numbers that tasks have in the trace. `None` if the clone of its task
-    /// was refused.
+    /// Returns an event with the numbers that tasks have in the trace. `None` if the clone of its
+    /// task was refused.
     fn numbered(&self, e: &Event) -> Option<Event> {
         let next = self.numbers.len() as u32;
         let kind = match e.kind {
@@ -324,7 +324,7 @@ mod tests {
         q.push(2, of(1, 1)).expect("memory");
         q.resolve(fork, 3, Some(clone(0, 2))).expect("memory");
         q.push(4, of(2, 2)).expect("memory");
-        // The clone of task 3 is refused: a task that has ended makes none.
+        // The clone of task 3 is refused: a task that has ended makes no child.
         q.push(5, Event { task: 2, cpu: 0, kind: Kind::Exit { last: false } }).expect("memory");
         q.push(6, clone(2, 3)).expect("memory");
         q.push(7, of(3, 3)).expect("memory");

@@ -5,8 +5,8 @@
 //! reading are held back. At the second mark they decide:
 //!
 //! 1. Until the areas were known, no call changed an area. So the list is of one moment.
-//! 2. After that, nothing copied or moved tables (fork, mremap), and no program was started. Nor was
-//!    the process in the middle of an execve, where no event tells what the kernel maps. All
+//! 2. After that, no call copied or moved tables (fork, mremap), and no program was started. The
+//!    process was not in the middle of an execve, where no event tells of the kernel's maps. All
 //!    other events may be carried out again on the state that was read: a fault on a page that is
 //!    present makes no table, and an unmapping takes away the pages that the scan has seen before
 //!    it. Pages outside of the areas came by a later call, whose event and faults follow.

@@ -82,17 +82,17 @@ impl Described {
             return Ok(());
         };
         members.follow(until);
-        while let Some(record) = self.waiting.front() {
+        while let (Some(record), Some(samplers)) = (self.waiting.front(), &mut self.samplers) {
             let of = samples::process_of(record);
             if of.is_some_and(|(_, time)| time >= until) {
                 break;
             }
-            let (record, samplers) = (self.waiting.pop_front(), self.samplers.as_mut());
-            let raw = match (of, record, samplers) {
-                (Some((process, time)), _, _) if !members.has(process, time) => Ok(None),
-                (Some(_), Some(record), Some(samplers)) => samplers.decode(&record),
-                _ => Err(Strange),
+            let raw = match of {
+                Some((process, time)) if members.has(process, time) => samplers.decode(record),
+                Some(_) => Ok(None),
+                None => Err(Strange),
             };
+            self.waiting.pop_front();
             self.put(raw)?;
         }
         Ok(())

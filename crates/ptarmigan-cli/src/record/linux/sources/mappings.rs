@@ -29,7 +29,7 @@ pub(crate) struct PerfMappings {
     members: Members,
 }
 
-/// Starts to sample the callers of all tasks, of which those of `members` are kept.
+/// Starts to sample the callers of all tasks, and keeps the samples of `members`.
 fn sampling(spill: &Spill, cpus: &[u16], members: &Members) -> Result<Sampling, Failure> {
     let tracepoint = samples::tracepoint().context("the tracepoint of system calls")?;
     let of = |&cpu| {

@@ -1,7 +1,7 @@
-//! Tells samples of recorded processes from those of all others.
+//! Tells samples of recorded processes from samples of all others.
 //!
-//! The events of samples are of all tasks. Their rings also have a record of each fork, by which the
-//! recorded processes are followed, starting with those that the recording begins with. A record of
+//! The events of samples are of all tasks. Their rings also have a record of each fork, by which
+//! the processes that the recording begins with are followed to their descendants. A record of
 //! another CPU's ring may be read later than one that it comes before. So forks and samples wait
 //! until all rings have been read up to their time.
 use std::collections::HashMap;

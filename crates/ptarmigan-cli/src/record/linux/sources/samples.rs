@@ -123,7 +123,7 @@ impl Samplers {
         ))
     }
 
-    /// Samples the faults and calls of all tasks on one CPU, and keeps those of `members`.
+    /// Samples the faults and calls of all tasks on one CPU, and keeps the samples of `members`.
     /// `tracepoint` is the number of the tracepoint of all system calls.
     pub(crate) fn of_all(cpu: u16, tracepoint: u64, members: Members) -> Result<(Self, PerfRing), Failure> {
         let mut attr = software(b::PERF_COUNT_SW_PAGE_FAULTS, 0);

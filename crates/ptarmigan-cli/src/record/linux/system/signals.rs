@@ -25,8 +25,8 @@ const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// The signal that says that the recorder's first process is gone.
 pub(crate) const ORPHANED: i32 = libc::SIGUSR1;
 
-/// Signals without a meaning for the recorder, which has none of them end it. [`ORPHANED`] has one
-/// for its second process, if it comes from the kernel.
+/// Signals without a meaning for the recorder, which they do not end. [`ORPHANED`] has one for its
+/// second process, if it comes from the kernel.
 const IGNORED: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 
 /// Signals that the recorder changes, and that the command finds as the recorder found them.
