@@ -141,7 +141,7 @@ fn functions_have_their_names_lines_and_shares() {
     }
 }
 
-/// Faults on all pages again and again, or on 1,220 pages 25 times with pauses, 20 samples each time.
+/// Faults on all pages again and again, or on 1,220 pages 25 times with pauses: 20 samples a time.
 const FAULTS: &str = r#"#include <sys/mman.h>
 #include <unistd.h>
 int main(int count, char **arguments) {

@@ -70,12 +70,17 @@ pub fn report(file: &Path) -> Inspection {
     inspect::report(file).expect("a whole trace")
 }
 
+/// Returns the command that records the shell's `script`.
+pub fn recorder(method: &str, file: &Path, script: &str) -> Command {
+    let mut command = ptarmigan();
+    command.args(["record", "--method", method, "-o"]).arg(file).args(["--", "sh", "-c", script]);
+    command
+}
+
 /// Starts a recording of the shell's `script`, which prints a line and may then read one, and waits
 /// for that line. `None` if this machine cannot record.
 pub fn started(method: &str, file: &Path, script: &str) -> Option<Child> {
-    let mut command = ptarmigan();
-    command.args(["record", "--method", method, "-o"]).arg(file).args(["--", "sh", "-c", script]);
-    spawned(heeds_signals(&mut command))
+    spawned(heeds_signals(&mut recorder(method, file, script)))
 }
 
 /// Lets a command start with `SIGINT` and `SIGQUIT` at their defaults. A shell starts background

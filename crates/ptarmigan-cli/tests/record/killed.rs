@@ -1,6 +1,6 @@
 //! Recorders and commands that get signals.
 use super::common::{
-    Dir, METHODS, go_on, kill, line_of, ptarmigan, report, run, run_on, spawned, started, wait_for,
+    Dir, METHODS, go_on, kill, line_of, ptarmigan, recorder, report, run, run_on, spawned, started, wait_for,
 };
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -31,8 +31,7 @@ fn a_signal_to_the_process_group_counts_once() {
         let dir = Dir::new(&format!("group-{method}"));
         let file = dir.path("out.ptrace");
         let script = "trap '/bin/sleep 0.5; exit 5' TERM; echo started; while :; do read x; done";
-        let mut command = ptarmigan();
-        command.args(["record", "--method", method, "-o"]).arg(&file).args(["--", "sh", "-c", script]);
+        let mut command = recorder(method, &file, script);
         let Some(mut child) = spawned(command.process_group(0)) else { continue };
         kill(-(child.id() as i32), libc::SIGTERM);
         for _ in 0..3 {
@@ -108,11 +107,7 @@ fn the_next_recorder_removes_what_killed_ones_left_and_nothing_of_living_ones() 
     for method in METHODS {
         let dir = Dir::new(&format!("left-{method}"));
         let script = "echo started; read x";
-        let start = |name: &str| {
-            let mut command = ptarmigan();
-            command.args(["record", "--method", method, "-o"]).arg(dir.path(name));
-            spawned(command.args(["--", "sh", "-c", script]).process_group(0))
-        };
+        let start = |name: &str| spawned(recorder(method, &dir.path(name), script).process_group(0));
         let (Some(living), Some(mut first), Some(mut second)) = (start("a"), start("b"), start("c")) else {
             continue;
         };
@@ -171,8 +166,7 @@ fn signals_for_users_do_not_end_a_recording() {
         let dir = Dir::new(&format!("users-{method}"));
         let file = dir.path("out.ptrace");
         let script = "trap '' USR1 USR2; echo started; read x; /bin/true; exit 7";
-        let mut command = ptarmigan();
-        command.args(["record", "--method", method, "-o"]).arg(&file).args(["--", "sh", "-c", script]);
+        let mut command = recorder(method, &file, script);
         let Some(child) = spawned(command.process_group(0)) else { continue };
         let first = child.id() as i32;
         for signal in [libc::SIGUSR1, libc::SIGUSR2] {
@@ -202,8 +196,7 @@ fn a_command_that_stops_stays_stopped_until_it_is_continued() {
         let file = dir.path("out.ptrace");
         // Not SIGTSTP, which a group without a shell ignores.
         let script = "echo $$; kill -STOP $$; echo on; read x; kill -STOP $$; /bin/true; exit 3";
-        let mut command = ptarmigan();
-        command.args(["record", "--method", method, "-o"]).arg(&file).args(["--", "sh", "-c", script]);
+        let mut command = recorder(method, &file, script);
         command.stdin(std::process::Stdio::piped());
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         let mut child = command.spawn().expect("the program is there");
