@@ -22,7 +22,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Copies the files that git knows, or would, of the workspace in the current directory. Those
+    /// Copies the files that git knows, or would, of the workspace in the current directory. Files
     /// that are the same stay as old as they are, so that cargo does not build them again.
     pub fn new(place: &Path, sources: &BTreeMap<String, String>) -> Result<Self, String> {
         let copy = Copy { tree: place.join("tree"), target: place.join("target") };

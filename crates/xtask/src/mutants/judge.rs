@@ -1,5 +1,6 @@
 //! Runs tests with a mutant switched on, until one notices.
 use super::source::{Mutant, ON, SEEN};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -19,7 +20,7 @@ pub struct Executable {
 }
 
 /// A test, as it runs without a mutant.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Test {
     /// The name of its executable.
     pub executable: String,
@@ -50,7 +51,7 @@ pub enum Outcome {
 }
 
 /// The result of the tests of a mutant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub enum Verdict {
     /// This test fails, or does not end.
     Killed(String),
@@ -99,8 +100,8 @@ fn words(mutant: &Mutant) -> Vec<&str> {
     parts.filter(|part| *part != "mod").collect()
 }
 
-/// Sorts the tests that come to a mutant: first those that are named for its file, then those of
-/// its directories, then others; fast ones first.
+/// Sorts the tests that come to a mutant: first tests that are named for its file, then for its
+/// directories, then others; fast ones first.
 pub fn chosen<'t>(mutant: &Mutant, number: usize, tests: &'t [Test]) -> Vec<&'t Test> {
     let words = words(mutant);
     let distance = |test: &Test| {
@@ -153,7 +154,7 @@ impl Processes<'_> {
         command
     }
 
-    /// Returns the names of all tests but those that are ignored.
+    /// Returns the names of all tests that are not ignored.
     pub fn names(&self, executable: &Executable) -> Result<Vec<String>, String> {
         let list = |more: &[&str]| {
             let mut command = self.command(executable);
@@ -166,8 +167,8 @@ impl Processes<'_> {
         Ok(all.into_iter().filter(|name| !ignored.contains(name)).collect())
     }
 
-    /// Runs a test without a mutant, and notes which ones it comes to. The error is that it fails, or
-    /// takes too long.
+    /// Runs a test without a mutant, and notes which ones it comes to. The error is that it fails,
+    /// or takes too long.
     pub fn measure(&mut self, executable: &Executable, name: &str, limit: Duration) -> Result<Test, Outcome> {
         let _ = fs::remove_file(self.seen);
         let mut test =

@@ -58,7 +58,7 @@ const LIST: &str = "crates/xtask/lists/mutants.list";
 const PLACE: &str = "target/mutants";
 
 /// Runs `cargo xtask mutants`. The exit status is 1 if a mutant survives that is not in the list, or
-/// is undecided; 2 if none can be tried.
+/// is undecided, and 2 without a run.
 pub fn run(args: &MutantsArgs) -> ExitCode {
     match tried(args) {
         Ok(report) => report.print(args.seed),
@@ -166,7 +166,7 @@ fn about(args: &MutantsArgs, sources: &BTreeMap<String, String>) -> String {
     format!("seed {seed}, {count} of {only:?}, sources {sources:016x}")
 }
 
-/// Draws as many mutants as are wanted and compile, unless the state has them, and builds the tests.
+/// Draws as many mutants as are wanted and compile, unless the state has them. Builds the tests.
 fn built(
     copy: &Copy,
     sources: &BTreeMap<String, String>,
@@ -228,8 +228,8 @@ fn drawn<'m>(order: &[&'m Mutant], state: &State) -> Vec<&'m Mutant> {
     state.drawn.iter().filter_map(|id| by_id.get(id).copied()).collect()
 }
 
-/// Tries mutants, which have numbers, by fast tests or by the slow ones. Those that fast tests have
-/// killed are not tried again.
+/// Tries mutants, which have numbers, by fast tests or by the slow ones. A mutant that fast tests
+/// have killed is not tried again.
 fn round(
     is_slow: bool,
     mutants: &[(usize, &Mutant)],
@@ -246,7 +246,7 @@ fn round(
     measured(is_slow, processes, state)?;
     let tests: Vec<Test> =
         state.tests.iter().filter(|test| state.slow.contains(&test.id()) == is_slow).cloned().collect();
-    // Those that few tests come to are decided first.
+    // Mutants that few tests come to are decided first.
     let mut todo: Vec<(usize, &Mutant, Vec<&Test>)> =
         mutants.iter().map(|&(number, mutant)| (number, mutant, chosen(mutant, number, &tests))).collect();
     todo.sort_by_key(|(_, _, tests)| tests.iter().map(|test| test.time).sum::<Duration>());
@@ -262,14 +262,12 @@ fn round(
             Some(first) => first.and(verdict),
             None => verdict,
         };
-        if is_slow || matches!(verdict, Verdict::Killed(_)) {
-            if !matches!(verdict, Verdict::Killed(_)) {
-                bar.suspend(|| println!("{mutant}: {}", said(&verdict)));
-            }
-            state.verdicts.insert(id, verdict);
-        } else {
-            state.first.insert(id, verdict);
+        let is_killed = matches!(verdict, Verdict::Killed(_));
+        if is_slow && !is_killed {
+            bar.suspend(|| println!("{mutant}: {}", said(&verdict)));
         }
+        let known = if is_slow || is_killed { &mut state.verdicts } else { &mut state.first };
+        known.insert(id, verdict);
         state.save()?;
     }
     bar.finish_and_clear();

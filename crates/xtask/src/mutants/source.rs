@@ -101,7 +101,7 @@ fn byte_at(source: &str, starts: &[usize], place: &Value) -> Option<usize> {
 
 /// Reads the document that `cargo mutants --list --json` has printed, with the files that it names.
 /// Returns the mutants that can be switched on at run time: a function that is `const` or lies in
-/// another one has none.
+/// another one is left out.
 ///
 /// # Errors
 ///

@@ -1,25 +1,25 @@
 //! Keeps verdicts between runs.
 use super::judge::{Test, Verdict};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use std::{fs, io};
 
 /// All that is known so far, in a file.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct State {
+    #[serde(skip)]
     file: PathBuf,
     /// The options and the sources that it is about.
     about: String,
-    /// The drawn mutants that compile, by [`Mutant::id`](super::source::Mutant::id), in the order of
-    /// their numbers.
+    /// The drawn mutants that compile, by [`Mutant::id`](super::source::Mutant::id), in the order
+    /// of their numbers.
     pub drawn: Vec<String>,
     /// The number of mutants that were drawn and do not compile.
     pub broken: usize,
-    /// Those of all tests.
+    /// The verdicts of all tests.
     pub verdicts: BTreeMap<String, Verdict>,
-    /// Those of fast tests, which did not kill the mutant.
+    /// The verdicts of fast tests, which did not kill the mutant.
     pub first: BTreeMap<String, Verdict>,
     /// Tests that pass without a mutant.
     pub tests: Vec<Test>,
@@ -36,75 +36,28 @@ impl State {
     ///
     /// The file is about something else, or is not understood.
     pub fn open(file: &Path, about: &str) -> Result<Self, String> {
-        let new = State { file: file.into(), about: about.into(), ..State::default() };
-        let text = match fs::read_to_string(file) {
+        let file = file.to_owned();
+        let text = match fs::read_to_string(&file) {
             Ok(text) => text,
-            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(new),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {
+                return Ok(State { file, about: about.into(), ..State::default() });
+            }
             Err(err) => return Err(format!("{}: {err}", file.display())),
         };
         let name = file.display();
-        let value: Value = serde_json::from_str(&text).map_err(|e| format!("{name}: {e}"))?;
-        if value["about"] != about {
+        let state: State = serde_json::from_str(&text)
+            .map_err(|e| format!("{name} is not understood, {e}; --new begins again"))?;
+        if state.about != about {
             return Err(format!("{name} is about other options or sources; --new begins again"));
         }
-        new.filled(&value).ok_or_else(|| format!("{name} is not understood; --new begins again"))
-    }
-
-    fn filled(mut self, value: &Value) -> Option<Self> {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        self.drawn = value["drawn"].as_array()?.iter().map(text).collect::<Option<_>>()?;
-        self.failing = value["failing"].as_array()?.iter().map(text).collect::<Option<_>>()?;
-        self.slow = value["slow"].as_array()?.iter().map(text).collect::<Option<_>>()?;
-        self.broken = value["broken"].as_u64()? as usize;
-        let verdicts = |value: &Value| {
-            let verdict = |verdict: &Value| {
-                let why = || text(&verdict[1]);
-                Some(match verdict[0].as_str()? {
-                    "killed" => Verdict::Killed(why()?),
-                    "survived" => Verdict::Survived(verdict[1].as_u64()? as usize),
-                    "undecided" => Verdict::Undecided(why()?),
-                    _ => return None,
-                })
-            };
-            value.as_object()?.iter().map(|(id, of)| Some((id.clone(), verdict(of)?))).collect::<Option<_>>()
-        };
-        self.verdicts = verdicts(&value["verdicts"])?;
-        self.first = verdicts(&value["first"])?;
-        for test in value["tests"].as_array()? {
-            let seen = test["seen"]
-                .as_array()
-                .map(|seen| seen.iter().filter_map(|n| Some(n.as_u64()? as usize)).collect());
-            self.tests.push(Test {
-                executable: text(&test["executable"])?,
-                name: text(&test["name"])?,
-                time: Duration::from_micros(test["micros"].as_u64()?),
-                seen,
-            });
-        }
-        Some(self)
+        Ok(State { file, ..state })
     }
 
     /// Writes the file, whole or not at all.
     pub fn save(&self) -> Result<(), String> {
-        let verdicts = |verdicts: &BTreeMap<String, Verdict>| -> serde_json::Map<_, _> {
-            let verdict = |verdict: &Verdict| match verdict {
-                Verdict::Killed(by) => json!(["killed", by]),
-                Verdict::Survived(tests) => json!(["survived", tests]),
-                Verdict::Undecided(why) => json!(["undecided", why]),
-            };
-            verdicts.iter().map(|(id, of)| (id.clone(), verdict(of))).collect()
-        };
-        let test = |test: &Test| {
-            let Test { executable, name, time, seen } = test;
-            json!({ "executable": executable, "name": name, "micros": time.as_micros() as u64, "seen": seen })
-        };
-        let value = json!({
-            "about": self.about, "drawn": self.drawn, "broken": self.broken, "failing": self.failing,
-            "slow": self.slow, "verdicts": verdicts(&self.verdicts), "first": verdicts(&self.first),
-            "tests": self.tests.iter().map(test).collect::<Vec<_>>(),
-        });
+        let text = serde_json::to_string_pretty(self).map_err(|e| format!("{}: {e}", self.file.display()))?;
         let new = self.file.with_extension("new");
-        fs::write(&new, format!("{value:#}\n"))
+        fs::write(&new, text + "\n")
             .and_then(|()| fs::rename(&new, &self.file))
             .map_err(|e| format!("{}: {e}", self.file.display()))
     }
@@ -121,6 +74,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_state_is_read_as_it_was_written_and_only_for_the_same_sources() {
