@@ -65,24 +65,25 @@ impl Default for Caches {
 }
 
 impl Caches {
+    /// Looks for a line that the first level lacks, for a kind of access.
+    fn miss(&mut self, kind: usize, line: u64) {
+        self.misses[kind] += 1;
+        self.misses[2] += u64::from(!self.second.touch(line));
+    }
+
     /// An access to data at a physical address.
     pub fn access(&mut self, at: u64) {
-        let line = at / LINE;
-        if !self.data.touch(line) {
-            self.misses[0] += 1;
-            self.misses[2] += u64::from(!self.second.touch(line));
+        if !self.data.touch(at / LINE) {
+            self.miss(0, at / LINE);
         }
     }
 
     /// Executes instructions in a line.
     pub fn execute(&mut self, line: u64) {
-        if line != self.last {
-            self.last = line;
-            if !self.code.touch(line) {
-                self.misses[1] += 1;
-                self.misses[2] += u64::from(!self.second.touch(line));
-            }
+        if line != self.last && !self.code.touch(line) {
+            self.miss(1, line);
         }
+        self.last = line;
     }
 }
 

@@ -13,8 +13,8 @@
 //! With `profile=CASE` it also writes how often each instruction of the kernel was executed in that
 //! case. With `groups=FILE` it counts the kernel's instructions by group, too: a line of the file
 //! is a first address, the address behind the last, both in hexadecimal, and the number of a group.
-//! With `caches=on` it also models caches ([`caches`]), for data and instructions of programs and of
-//! the kernel. One CPU only.
+//! With `caches=on` it also models caches ([`caches`]), for data and instructions of programs and
+//! of the kernel. One CPU only.
 
 // Tests are not linked with QEMU, which calls most of this.
 #![cfg_attr(test, allow(dead_code))]

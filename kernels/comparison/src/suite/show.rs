@@ -61,14 +61,13 @@ pub fn caches(rows: &[SuiteRow]) -> String {
     let mut lines = Vec::new();
     for case in cases(rows) {
         let pair = Pair::Never;
-        let (Some(here), linux) = (find(rows, case, pair.here()), linux(rows, case, pair)) else { continue };
-        let Some(here) = numbers(here) else { continue };
-        let linux = linux.and_then(numbers);
+        let Some(row) = find(rows, case, pair.here()) else { continue };
+        let Some(here) = numbers(row) else { continue };
+        let linux = linux(rows, case, pair).and_then(numbers);
         // Of the numbers as the table has them.
         let times = [0, 3].map(|n| linux.map_or("–".into(), |linux| format!("{:.2}", linux[n] / here[n])));
         let linux = linux.map_or([None; 4], |linux| linux.map(Some));
-        let unit = find(rows, case, pair.here()).map_or("", |row| &row.unit);
-        let unit = unit.trim_start_matches("instructions/");
+        let unit = row.unit.trim_start_matches("instructions/");
         let cells = here.into_iter().map(Some).chain(linux).enumerate();
         let cells = cells.map(|(n, cell)| match cell {
             Some(misses) if n % 4 == 2 => grouped(misses),
