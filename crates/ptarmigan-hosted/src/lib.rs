@@ -18,7 +18,7 @@
 //! let on = machine.on(&pin)?; // the machine, seen from that CPU
 //!
 //! let mut space = Space::<X86_64>::new(on)?;
-//! let heap = VirtRange::fixed::<0x40_0000, 0x50_0000>();
+//! let heap = VirtRange::new(0x40_0000, 0x50_0000)?;
 //! space.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
 //! space.fault(on, VirtAddr(0x40_0123), Access::Write)?;
 //! assert_eq!(space.tree().tables_below_root(), 3); // a PTE, a PMD and a PUD page

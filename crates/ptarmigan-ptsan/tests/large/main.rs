@@ -418,8 +418,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     }
 }
 
-/// The settings of a sanitizer beside which an adversary walks, and sets bits for every other seed. No fault is served, so no entry is
-/// kept that is not valid.
+/// The settings of a sanitizer beside which an adversary walks, and sets bits for every other seed.
+/// No fault is served, so no entry is kept that is not valid.
 fn config<T: MmuTraits>(arch: Arch, seed: u64, asids: u16, cpus: usize) -> Config {
     let adversary = Some(Adversary::new(seed));
     let (asids, barriers) = (asids != 0, T::BROADCASTS);

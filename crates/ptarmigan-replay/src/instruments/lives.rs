@@ -193,7 +193,8 @@ impl Watch for LifeWatch<'_> {
         }
         let of = |start: u64, pages: u64| {
             // Whole leaf tables: a neighbour's table may be moved along.
-            let (span, shift) = (space.leaf_shift(), space.leaf_shift() - PAGE);
+            let span = space.leaf_shift();
+            let shift = span - PAGE;
             let (first, end) = (start >> shift, start.saturating_add(pages).div_ceil(1 << shift));
             Some(VirtRange::saturating_pages(first, end - first, span))
         };

@@ -1,4 +1,4 @@
-//! Groups of a tree: places that have none, and leaves that may not become one.
+//! Groups of a tree: places without groups, and leaves that may not become one.
 use crate::common::{range, va};
 use crate::formats::{on_machine, small};
 use crate::large::leaves;

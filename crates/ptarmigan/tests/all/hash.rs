@@ -224,7 +224,7 @@ fn memory_of_another_size_or_place_is_refused_and_not_touched() {
 fn segments_go<L: HashLayout>(bytes: usize) {
     let owned = Owned::<L>::new(bytes);
     let table = &owned.table;
-    // Those of context 0 and segment 0 have the number 0, as entries without a page have.
+    // Pages of context 0 and segment 0 have the number 0, as entries without a page have.
     let tags: Vec<(u32, u32, Tag)> = (0..2)
         .flat_map(|context| (0..4).map(move |segment| (context, segment)))
         .flat_map(|(context, segment)| {

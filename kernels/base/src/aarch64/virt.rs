@@ -53,7 +53,7 @@ pub fn typed() -> Option<u8> {
 
 /// Returns the seconds since 1970 by the board's clock.
 pub fn seconds() -> u64 {
-    // SAFETY: a register of the machine's PL031, which the direct map reaches; it touches no memory.
+    // SAFETY: a register of the machine's PL031, which the direct map reaches; no memory changes.
     unsafe { ptr::read_volatile(direct::<u32>(SECONDS)) }.into()
 }
 

@@ -163,8 +163,8 @@ impl Segment {
     /// # Errors
     ///
     /// [`Errno::ENOEXEC`] if it has no bytes, has more in the file than in memory, or wants bytes
-    /// at no offset of the ABI, or addresses that it may not use: those of page 0, and those at or
-    /// above the limit.
+    /// at no offset of the ABI, or addresses that it may not use: in page 0, and at or above the
+    /// limit.
     pub fn pages(&self, abi: Abi, shift: u64, limit: u64) -> Result<Pages, Errno> {
         self.try_pages(abi, shift, limit).ok_or(Errno::ENOEXEC)
     }

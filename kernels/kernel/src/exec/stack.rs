@@ -35,7 +35,7 @@ pub fn pages(arguments: &Arguments) -> u64 {
     (TOP + arguments.total() + words * 8 + 64).div_ceil(FRAME_SIZE) as u64
 }
 
-/// Returns where those pages begin.
+/// Returns where the pages of a new stack begin.
 pub fn begins_at<A: Arch>(arguments: &Arguments) -> u64 {
     A::STACK_END - pages(arguments) * FRAME_SIZE as u64
 }

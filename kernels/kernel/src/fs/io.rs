@@ -227,7 +227,7 @@ impl<A: Arch> Sys<'_, A> {
     ///
     /// # Errors
     ///
-    /// As of [`may_reach`](Self::may_reach), if none may.
+    /// As of [`may_reach`](Self::may_reach), if no byte may be written.
     pub fn within_limit(&mut self, at: u64, len: u64) -> Result<u64, Errno> {
         if len > 0 {
             self.may_reach(at.saturating_add(1))?;

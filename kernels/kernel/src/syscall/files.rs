@@ -92,11 +92,11 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// `mknodat`: files alone. A pipe, a socket or a device is refused as by a file system of
-    /// Linux's that has none, such as `vfat`.
+    /// Linux's without them, such as `vfat`.
     pub(super) fn make_node(&mut self, directory: u64, at: u64, mode: u64) -> Result<u64, Errno> {
         let kind = mode & 0o170_000;
         match kind {
-            // None, a file, a pipe, a socket, devices of both kinds; a directory.
+            // No kind, a file, a pipe, a socket, devices of both kinds; a directory.
             0 | 0o100_000 | 0o010_000 | 0o140_000 | 0o020_000 | 0o060_000 => {}
             0o040_000 => return Err(Errno::EPERM),
             _ => return Err(Errno::EINVAL),
