@@ -2,7 +2,7 @@
 use crate::common::FailAt;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{
-    Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Upper, Access, Attr, Format, I386,
+    Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Upper, Access, Attr, Format, I386, Slot,
     Slot64, X86_64,
 };
 use ptarmigan::frames::{AllocFlags, DataFrames};
@@ -14,6 +14,7 @@ use ptarmigan::table::{KernelMap, MapError, Tree};
 use ptarmigan::vmalloc::Vmalloc;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostConfig, HostError, HostMachine, NoTlb};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type X = X86_64;
@@ -130,10 +131,10 @@ struct Narrow;
 struct Wide;
 
 macro_rules! like_x86_64 {
-    ($format:ty, $name:literal, $phys:expr, $layout:expr, $names:expr, $index:expr, $end:expr, $root:expr) => {
+    ($format:ty, $slot:ty, $name:literal, $phys:expr, $layout:expr, $names:expr, $index:expr, $end:expr, $root:expr) => {
         // SAFETY: 1. to 6. the entries are those of `X86_64`; memory that is too high is refused.
         unsafe impl Format for $format {
-            type Slot = Slot64;
+            type Slot = $slot;
             const NAME: &'static str = $name;
             const LAYOUT: Layout = $layout;
             const LEVEL_NAMES: &'static [&'static str] = $names;
@@ -154,9 +155,10 @@ macro_rules! like_x86_64 {
     };
 }
 
-like_x86_64!(Narrow, "narrow", 22, X::LAYOUT, X::LEVEL_NAMES, X::INDEX_BITS, X::USER_END, 256);
+like_x86_64!(Narrow, Slot64, "narrow", 22, X::LAYOUT, X::LEVEL_NAMES, X::INDEX_BITS, X::USER_END, 256);
 like_x86_64!(
     Wide,
+    Slot64,
     "wide",
     44,
     Layout { levels: 3, table_shift: [12, 12, 13, 0, 0] },
@@ -324,4 +326,65 @@ fn a_root_of_several_frames_is_mapped_forked_and_given_back() {
         child.end(on).unwrap();
         space.end(on).unwrap();
     })
+}
+
+thread_local! {
+    /// The entry through which an MMU writes as soon as it has been read.
+    static WRITTEN: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// A slot after whose reads an MMU may set bits in it.
+#[repr(transparent)]
+struct Racing(Slot64);
+
+// SAFETY: as `Slot64`, whose functions do the work.
+unsafe impl Slot for Racing {
+    const FILLS_AT_ONCE: bool = Slot64::FILLS_AT_ONCE;
+
+    fn load(&self) -> u64 {
+        let raw = self.0.load();
+        if WRITTEN.get() == Some(raw) {
+            WRITTEN.set(None);
+            self.0.store(raw | X::leaf(Level::PTE, Pfn(0), Attr::DIRTY));
+        }
+        raw
+    }
+    fn store(&self, raw: u64) {
+        self.0.store(raw);
+    }
+    fn fill(&self, raw: u64) -> bool {
+        self.0.fill(raw)
+    }
+    fn swap(&self, raw: u64) -> u64 {
+        self.0.swap(raw)
+    }
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+        self.0.exchange(old, new)
+    }
+}
+
+/// x86-64 with such slots.
+#[derive(Clone, Copy, Debug, Default)]
+struct Raced;
+
+like_x86_64!(Raced, Racing, "raced", 44, X::LAYOUT, X::LEVEL_NAMES, X::INDEX_BITS, X::USER_END, 256);
+
+#[test]
+fn a_page_that_is_unmapped_is_dirty_if_the_mmu_wrote_to_it_meanwhile() {
+    on_machine::<Raced, _>(small(), |_, on| {
+        let mut tree = Tree::<Raced>::new(on, AllocFlags::NORMAL).unwrap();
+        tree.activate(on).unwrap();
+        let attr = Attr::USER | Attr::READ | Attr::WRITE;
+        let mut edit = tree.edit(on).unwrap();
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { edit.map(VirtAddr(VA), Pfn(64), attr, AllocFlags::NORMAL).unwrap() };
+        edit.flush();
+        let mut edit = tree.edit(on).unwrap();
+        WRITTEN.set(Some(X::leaf(Level::PTE, Pfn(64), attr)));
+        let unmapped = edit.unmap(VirtAddr(VA)).map(|(pfn, attr)| (pfn, attr.has(Attr::DIRTY)));
+        assert_eq!((unmapped, WRITTEN.get()), (Some((Pfn(64), true)), None));
+        drop(edit);
+        tree.deactivate(on).unwrap();
+        tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
+    });
 }

@@ -243,6 +243,20 @@ fn where_no_tables_can_be_reserved_a_smaller_size_is_mapped() {
 }
 
 #[test]
+fn a_table_without_pages_gives_way_to_the_largest_leaf() {
+    for (tables, largest, shift) in [(Level::PTE, Level(1), 21), (Level(1), Level(2), 30)] {
+        on_machine::<X86_64, _>(host(), |_, on| {
+            let mut space = Space::<X86_64>::new(on).unwrap();
+            map(on, &mut space, range(AT, AT + G1), 0, largest);
+            space.edit(on).unwrap().make_tables(range(AT, AT + PAGE), tables).unwrap();
+            assert_eq!(space.fault(on, va(AT + PAGE), Access::Read), Ok(Done::Backed));
+            assert_eq!(leaves(on, &space, AT, 0), [(0, shift)]);
+            space.end(on).unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_copy_that_fork_makes_shows_the_same_in_large_pages() {
     on_machine::<X86_64, _>(host(), |host, on| {
         for copied in [false, true] {

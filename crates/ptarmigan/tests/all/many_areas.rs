@@ -172,3 +172,21 @@ fn areas_that_come_and_go_at_random_are_as_many() {
         assert_eq!(mapped.iter().filter(|is_there| **is_there).count(), space.areas().len());
     });
 }
+
+#[test]
+fn the_rest_of_a_leaf_that_is_split_joins_the_leaf_behind_it() {
+    on_space!(|on, space| {
+        // Two leaves, the first of them full, and the directory that lists them.
+        let (mut last, mut frames) = (0, 1);
+        while frames < 3 {
+            last += 1;
+            space.edit(on).unwrap().mmap(page(4 * last), RW, 0).unwrap();
+            frames = space.areas().frames();
+        }
+        assert_eq!(frames, 3, "after {last} areas");
+        // Before the last record of the first leaf, so that one goes to a leaf of its own.
+        space.edit(on).unwrap().mmap(page(4 * (last - 2) + 2), RW, 0).unwrap();
+        assert_eq!(space.areas().frames(), 3, "the last record lies beside the one of the second leaf");
+        check(&space, on);
+    });
+}

@@ -767,8 +767,23 @@ fn one_cpu_has_large_magazines_and_those_of_several_are_scaled_to_the_depot() {
     assert_eq!(size(), 64);
 }
 
+/// Has a CPU respond to its node: a gather ends, or the CPU is idle.
+fn respond<P: Policy>(policy: &P, cpu: &CpuSlot, idles: bool) {
+    let pin = cpu.pin();
+    if idles { policy.at(&pin).idle() } else { policy.at(&pin).gather_end() }
+}
+
 #[test]
 fn a_cpu_that_runs_short_is_given_at_the_next_gather_end_what_another_one_has_too_much_of() {
+    gives_to_a_cpu_that_runs_short(false);
+}
+
+#[test]
+fn an_idle_cpu_gives_to_one_that_runs_short() {
+    gives_to_a_cpu_that_runs_short(true);
+}
+
+fn gives_to_a_cpu_that_runs_short(idles: bool) {
     let host = Host::<X86_64>::new(small(2, 1, 64)).expect("host");
     let policy = host.quicklists_with(lists(2, 64, 4)).expect("policy");
     let cpus = host.slots();
@@ -779,18 +794,18 @@ fn a_cpu_that_runs_short_is_given_at_the_next_gather_end_what_another_one_has_to
     fill_up(&policy, &cpus[0], 600);
     fill_up(&policy, &cpus[1], 16);
     fill_up(&policy, &cpus[0], 600);
-    policy.at(&cpus[0].pin()).gather_end();
+    respond(&policy, &cpus[0], idles);
     let before = misses();
     let mut out = Vec::new();
     while misses() == before {
         out.push(take(&cpus[1]));
     }
     assert_eq!(in_depot(), 0);
-    policy.at(&cpus[0].pin()).gather_end();
+    respond(&policy, &cpus[0], idles);
     let left = in_depot();
     assert!(left > 0, "nothing was left to the depot");
     // Nobody calls again before that is used up, and nobody leaves more.
-    policy.at(&cpus[0].pin()).gather_end();
+    respond(&policy, &cpus[0], idles);
     assert_eq!(in_depot(), left);
     let before = misses();
     out.extend((0..left + 3).map(|_| take(&cpus[1])));

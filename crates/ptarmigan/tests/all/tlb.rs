@@ -11,12 +11,13 @@ use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Flushed, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
-use ptarmigan::space::{Access, AreaFlags, Space};
+use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, Space};
 use ptarmigan::table::{Free, Tree};
 use ptarmigan::tlb::{
-    Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Structures, Tlb,
+    CostModel, Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Structures, Tlb,
+    TlbConfig,
 };
-use ptarmigan_hosted::{Host, HostMachine};
+use ptarmigan_hosted::{Delivery, Host, HostMachine};
 use std::cell::Cell;
 use std::sync::Mutex;
 
@@ -72,7 +73,8 @@ impl Log {
     }
 }
 
-struct Recorder<'l> {
+/// `TAGGED` for an MMU that drops links by the address of a page.
+struct Recorder<'l, const TAGGED: bool = false> {
     log: &'l Log,
     /// Free frames are looked at when the invalidation comes: no frame may have come back yet.
     free: &'l (dyn Fn() -> u32 + Sync),
@@ -80,9 +82,9 @@ struct Recorder<'l> {
 }
 
 // SAFETY: the MMUs of these tests walk no tables and cache no translations.
-unsafe impl Mmu for Recorder<'_> {
+unsafe impl<const TAGGED: bool> Mmu for Recorder<'_, TAGGED> {
     const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
+    const STRUCTURES: Structures = if TAGGED { Structures::Tagged } else { Structures::AnyInvalidation };
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
@@ -137,15 +139,20 @@ unsafe impl<P: Policy> Layer<P> for Logged<'_> {
 /// Sets a machine up that logs, and runs `$body` with it.
 macro_rules! machine {
     ($format:ty, $cpus:expr, |$host:ident, $m:ident, $slots:ident, $log:ident, $freed:ident| $body:block) => {
+        machine!($format, $cpus, CostModel::LINUX, false, |$host, $m, $slots, $log, $freed| $body);
+    };
+    ($format:ty, $cpus:expr, $costs:expr, $tagged:literal,
+     |$host:ident, $m:ident, $slots:ident, $log:ident, $freed:ident| $body:block) => {
         let $host = Host::<$format>::new(small($cpus, 1, 16)).unwrap();
         let $slots = $host.slots();
         let log = Log::default();
         let $log = &log;
         let $freed = Mutex::new(Vec::new());
         let free = || $host.frames().counts().free;
-        let recorder = Recorder { log: $log, free: &free, free_at_invalidate: &$freed };
+        let recorder = Recorder::<$tagged> { log: $log, free: &free, free_at_invalidate: &$freed };
         let policy = Layered::new(Logged { log: $log }, $host.plain().unwrap()).unwrap();
-        let $m = HostMachine::new(&$host, policy, recorder).unwrap();
+        let config = TlbConfig { costs: $costs, ..TlbConfig::new($cpus) };
+        let $m = HostMachine::with_tlb(&$host, policy, recorder, config, Delivery::AtOnce).unwrap();
         $body
         $m.drain(&$slots);
         $host.audit().unwrap();
@@ -171,6 +178,51 @@ fn invalidations(events: &[Event]) -> Vec<Event> {
 fn run_in<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, space: &SpaceTlb) {
     // SAFETY: 1. there is no MMU that would walk tables.
     unsafe { tlb.activate(pin, space, PhysAddr(0x1000)).unwrap() };
+}
+
+#[test]
+fn tables_of_changed_pages_add_no_page_to_a_flush() {
+    machine!(X86_64, 1, CostModel::ALWAYS_PAGE, true, |host, m, slots, log, freed| {
+        let pin = slots[0].pin();
+        let on = m.on(&pin).unwrap();
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        space.activate(on).unwrap();
+        // A page in the middle of its table: the first address of the table is none that changed.
+        let area = pages(0x40_0000 + 77 * PAGE, 1);
+        space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
+        space.fault(on, va(area.start), Access::Write).unwrap();
+        log.take();
+        space.edit(on).unwrap().munmap(area).unwrap();
+        let scope = Scope::Page { at: area.start, shift: 12 };
+        assert_eq!(invalidations(&log.take()), [flush(scope, 1, true)]);
+        freed.lock().unwrap().clear();
+        space.end(on).unwrap();
+    });
+}
+
+#[test]
+fn a_collapse_flushes_the_span_of_the_table_that_it_replaces() {
+    const SPAN: u64 = 2 << 20;
+    machine!(X86_64, 1, CostModel::LinuxCeiling { pages: 512 }, false, |host, m, slots, log, freed| {
+        let pin = slots[0].pin();
+        let on = m.on(&pin).unwrap();
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        space.activate(on).unwrap();
+        let area = pages(0x40_0000, 512);
+        space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
+        for i in 0..512 {
+            space.fault(on, va(area.start + i * PAGE), Access::Write).unwrap();
+        }
+        space.edit(on).unwrap().madvise(area, Advice::Large(true)).unwrap();
+        log.take();
+        let limits = CollapseLimits { spans: 1, missing: 0 };
+        assert_eq!(space.edit(on).unwrap().collapse(va(0), limits).unwrap().large, 1);
+        let scope = Scope::Range { start: area.start, end: area.start + SPAN, stride: 12, mixed: true };
+        // The pages are copied after the first of its flushes.
+        assert_eq!(invalidations(&log.take()).first(), Some(&flush(scope, 1, true)));
+        freed.lock().unwrap().clear();
+        space.end(on).unwrap();
+    });
 }
 
 #[test]
@@ -636,7 +688,7 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
     let policy =
         Layered::new(Logged { log: &log }, Layered::new(FailAt::new(), host.plain().unwrap()).unwrap())
             .unwrap();
-    let recorder = Recorder { log: &log, free: &free, free_at_invalidate: &freed };
+    let recorder = Recorder::<false> { log: &log, free: &free, free_at_invalidate: &freed };
     let m = HostMachine::new(&host, policy, recorder).unwrap();
     let on = m.on(&pin).unwrap();
     let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();

@@ -262,20 +262,19 @@ impl Checked {
         }
     }
 
-    /// Looks for writes to the resting page, if it is `due`, and clears the page in poison mode.
+    /// Looks for writes to the resting page, and clears the page in poison mode.
     #[cold]
     #[inline(never)]
     fn wake<W: OpenWindow, C: Construct>(
         &self,
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
-        due: bool,
     ) -> Result<(), MisuseKind> {
         let poisoned = self.is_poisoned(site);
         // The kernel's half of a root is not zero, and the lists do not know where it begins.
         let found = if poisoned {
             Self::find_other(site, page, PATTERN)
-        } else if due && site.level != site.source.layout().root() {
+        } else if site.level != site.source.layout().root() {
             Self::find_other(site, page, 0)
         } else {
             None
@@ -370,7 +369,7 @@ impl Check for Checked {
             return self.refuse(*site, at, MisuseKind::TakenTwice);
         }
         if self.closely.is_due(last >> NUMBER)
-            && let Err(kind) = self.wake(*site, at, self.content.is_due(last >> NUMBER))
+            && let Err(kind) = self.wake(*site, at)
         {
             return self.refuse(*site, at, kind);
         }
@@ -383,7 +382,7 @@ impl Check for Checked {
         let Some(words) = self.words(site.source.frames(), at).filter(|_| Self::is_tracked(site)) else {
             return;
         };
-        if let Err(kind) = self.wake(*site, at, true) {
+        if let Err(kind) = self.wake(*site, at) {
             // The allocator has to get it zero.
             self.report(*site, at, kind);
             Self::fill(*site, at, 0);
