@@ -4,6 +4,7 @@ use super::object::MappedObject;
 use super::state::SpaceState;
 use super::system::counters::Counters;
 use super::system::pagemap::Found;
+use super::system::stop_cost::StopCost;
 use ptarmigan_trace::{Call, Note, Prot};
 
 /// The CPU of an event whose source does not report it: the last CPU known for the task counts.
@@ -111,6 +112,9 @@ pub(crate) enum RawKind {
     },
     /// `execve` has passed the point of no return.
     ExecStart,
+    /// `execve` has made the new address space, in which the kernel faults from now on. The stop
+    /// behind it tells of the pages.
+    ExecMade,
     /// `execve` has finished. The task had the number `old` before.
     ExecDone {
         old: i32,
@@ -201,18 +205,17 @@ pub(crate) enum RawKind {
     },
     /// Counters of the task's process, read at a stop.
     Counters(Counters),
-    /// A call has ended, with its times in nanoseconds.
+    /// A call has ended, with its times in nanoseconds, and the CPU on which that woke the tracer.
     Took {
         call: Call,
         nanos: u64,
         away: u64,
+        tracer: u16,
     },
     /// The process has ended.
     Used(Usage),
-    /// Each call's time has so many nanoseconds of the recorder's own.
-    StopCost {
-        nanos: u64,
-    },
+    /// Each call's time has so much of the recorder's own.
+    StopCost(StopCost),
     /// The CPU becomes idle after this task.
     Idle,
     /// `VmPTE` in pages, before an execve or at the exit.
@@ -296,12 +299,14 @@ impl Raw {
                 w.push(25);
                 w.extend(counters.encode());
             }
-            RawKind::Took { call, nanos, away } => w.extend([26, *call as u64, *nanos, *away]),
+            RawKind::Took { call, nanos, away, tracer } => {
+                w.extend([26, *call as u64, *nanos, *away, u64::from(*tracer)]);
+            }
             RawKind::Used(u) => {
                 let (major, waits, preempted) = (u.major.into(), u.waits.into(), u.preempted.into());
                 w.extend([27, u.user, u.system, u.minor, major, waits, preempted]);
             }
-            RawKind::StopCost { nanos } => w.extend([28, *nanos]),
+            RawKind::StopCost(cost) => w.extend([28, cost.together, cost.apart]),
             RawKind::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
             RawKind::LastTables { tables } => w.extend([29, u64::from(*tables)]),
             RawKind::ReadStart { threads } => {
@@ -313,6 +318,7 @@ impl Raw {
                 w.extend(state.encode());
             }
             RawKind::Begun => w.push(33),
+            RawKind::ExecMade => w.push(42),
         }
         w[0] = w.len() as u64 - 1;
         w
@@ -348,14 +354,17 @@ impl Raw {
             (23, [call]) => RawKind::Begin { call: *Call::ALL.get(*call as usize)? },
             (24, [result]) => RawKind::End { result: *result as i64 },
             (25, counters) => RawKind::Counters(Counters::decode(counters)?),
-            (26, [call, nanos, away]) => {
-                RawKind::Took { call: *Call::ALL.get(*call as usize)?, nanos: *nanos, away: *away }
-            }
+            (26, [call, nanos, away, tracer]) => RawKind::Took {
+                call: *Call::ALL.get(*call as usize)?,
+                nanos: *nanos,
+                away: *away,
+                tracer: *tracer as u16,
+            },
             (27, &[user, system, minor, major, waits, preempted]) => {
                 let (major, waits, preempted) = (major as u32, waits as u32, preempted as u32);
                 RawKind::Used(Usage { user, system, minor, major, waits, preempted })
             }
-            (28, [nanos]) => RawKind::StopCost { nanos: *nanos },
+            (28, [together, apart]) => RawKind::StopCost(StopCost { together: *together, apart: *apart }),
             (13, []) => RawKind::Refused,
             (18, []) => RawKind::BadAddress,
             (14, [start, pages, write]) => {
@@ -380,6 +389,7 @@ impl Raw {
             (30, threads) => RawKind::ReadStart { threads: threads.iter().map(|pid| *pid as i32).collect() },
             (31, state) => RawKind::ReadDone(Box::new(SpaceState::decode(state)?)),
             (33, []) => RawKind::Begun,
+            (42, []) => RawKind::ExecMade,
             _ => return None,
         };
         Some(Self { time: *time, cpu: *cpu as u16, pid: *pid as i32, what })
@@ -390,11 +400,11 @@ impl RawKind {
     /// Returns the note that the event is in the trace.
     pub(crate) fn note(&self) -> Option<Note> {
         Some(match *self {
-            Self::Took { call, nanos, away } => Note::Took { call, nanos, away },
+            Self::Took { call, nanos, away, .. } => Note::Took { call, nanos, away },
             Self::Used(Usage { user, system, minor, major, waits, preempted }) => {
                 Note::Used { user, system, minor, major, waits, preempted }
             }
-            Self::StopCost { nanos } => Note::StopCost { nanos },
+            Self::StopCost(cost) => Note::StopCost { nanos: cost.together },
             _ => return None,
         })
     }
@@ -452,6 +462,7 @@ mod tests {
             RawKind::Fault { address: u64::MAX, code: 7 },
             RawKind::Clone { child: 9, flags: 0x1_0000_0100 },
             RawKind::ExecStart,
+            RawKind::ExecMade,
             RawKind::ExecDone { old: 3 },
             RawKind::Exit,
             RawKind::Enter { call: MmCall::Madvise, args: [1, 2, 3, 4, 5] },
@@ -496,9 +507,9 @@ mod tests {
             RawKind::Begin { call: Call::Segment },
             RawKind::End { result: -513 },
             RawKind::Counters(Counters { user: 1, minor: 2, preempted: 3, ..Counters::default() }),
-            RawKind::Took { call: Call::Exit, nanos: 1 << 55, away: 7 },
+            RawKind::Took { call: Call::Exit, nanos: 1 << 55, away: 7, tracer: 3 },
             RawKind::Used(Usage { user: 1, system: 2, minor: 3, major: 4, waits: 5, preempted: 6 }),
-            RawKind::StopCost { nanos: 9_000 },
+            RawKind::StopCost(StopCost { together: 2_000, apart: 9_000 }),
             RawKind::Tables { tables: 17, exit: true },
             RawKind::LastTables { tables: 18 },
             RawKind::ReadStart { threads: vec![4_000_000, 1] },

@@ -13,6 +13,7 @@ use super::stops::start::{self, AtCalls, Start, Started};
 use super::stops::supervisor::{self, Missed, Supervisor};
 use super::stops::tracer::{self, Ended, Tracer};
 use super::system::notify::Listener;
+use super::system::stop_cost::StopCost;
 use super::system::{proc, signals, sys};
 use super::target::{self, Target};
 use super::write::First;
@@ -71,6 +72,8 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
     } else {
         None
     };
+    let stops = at_calls == AtCalls::Stop;
+    let cost = if stops { StopCost::measure(Some(&start.filter)) } else { StopCost::default() };
     let started = start.fork().context("starting the command")?;
     let begun = begin(&started, instance, &spill, link, args.symbols).inspect_err(|_| {
         // The process holds files of the instance open, and the instance cannot be removed before
@@ -91,7 +94,7 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
             Follower::Supervisor(Box::new(Supervisor::new(notes, listener, started.pid, &mut recording)))
         }
         None => Follower::Tracer(Box::new(
-            Tracer::new(notes, started.pid, &mut recording).with_callers(args.symbols),
+            Tracer::new(notes, started.pid, cost, &mut recording).with_callers(args.symbols),
         )),
     };
     let ended = follower.follow(until)?;

@@ -4,6 +4,7 @@ use super::tree;
 use super::watch::Watch;
 use crate::record::args::RecordArgs;
 use crate::record::linux::finish::{Ending, SPILL, finish};
+use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
 use crate::record::linux::recording::Recording;
 use crate::record::linux::sources::Source;
 use crate::record::linux::sources::perf::PerfFaults;
@@ -11,7 +12,8 @@ use crate::record::linux::sources::spill::{Notes, Spill};
 use crate::record::linux::sources::tracefs::Instance;
 use crate::record::linux::stops::supervisor::Missed;
 use crate::record::linux::stops::tracer::Tracer;
-use crate::record::linux::system::{pagemap, signals};
+use crate::record::linux::system::stop_cost::StopCost;
+use crate::record::linux::system::{pagemap, signals, sys};
 use crate::record::linux::target::Target;
 use crate::record::linux::write::First;
 use ptarmigan_replay::terminal::print;
@@ -78,14 +80,18 @@ fn by_tracepoints(args: &RecordArgs, spill: Spill, mut notes: Notes) -> Result<F
 }
 
 fn by_stops(args: &RecordArgs, spill: Spill, mut notes: Notes) -> Result<Followed, Failure> {
+    let cost = StopCost::measure(None);
     let seized = seize(&args.pid)?;
     print::error(STOPS);
     let faults = PerfFaults::start(&seized.tasks(), &spill, args.symbols).inspect_err(|_| seized.free())?;
     let mut recording = Recording::new(Method::Perf, Source::Perf(faults), spill, 0).attached(args.duration);
     seized.read(&args.pid, &mut notes, &recording)?;
+    let first = args.pid.first().copied().unwrap_or_default();
+    notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid: first, what: RawKind::StopCost(cost) });
     let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
     let (stopped, waiting) = (seized.stopped, seized.waiting);
-    let mut tracer = Tracer::attached(notes, stopped, &waiting, &mut recording).with_callers(args.symbols);
+    let tracer = Tracer::attached(notes, stopped, &waiting, cost, &mut recording);
+    let mut tracer = tracer.with_callers(args.symbols);
     let ended = tracer.follow(until)?;
     tracer.detach(seize::last_look);
     let (notes, narrow) = tracer.take();

@@ -32,9 +32,10 @@ const MOST_EARLY: usize = 1 << 16;
 
 impl<'a, W: Write> TraceBuilder<'a, W> {
     /// Processes the next raw event, in order of time.
-    pub(crate) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
+    pub(crate) fn feed(&mut self, mut raw: Raw) -> Result<(), WriteError> {
         let (time, cpu) = (raw.time, raw.cpu);
         let mut timed = std::mem::take(&mut self.timed);
+        self.timing.settle(&mut raw);
         self.timing.see(&raw, &mut timed);
         match raw.what {
             RawKind::Switch { next: 0, .. } => self.follow(Raw { what: RawKind::Idle, ..raw })?,
@@ -155,6 +156,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     fn take(&mut self, pid: i32, raw: Raw) -> Result<(), WriteError> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         match raw.what {
+            RawKind::Fault { code: 0, .. } if task.made => {}
             RawKind::Fault { address, code } => {
                 if let Some(when) = task.exec
                     && code & u64::from(FaultFlags::USER) == 0
@@ -170,7 +172,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 }
                 if address < USER_END {
                     let mut flags = FaultFlags((code & 0x1f) as u8);
-                    if flags.0 == FaultFlags::USER && self.only_read(pid, raw.time, address >> PAGE_SHIFT) {
+                    if flags.0 | FaultFlags::USER == FaultFlags::USER
+                        && self.only_read(pid, raw.time, address >> PAGE_SHIFT)
+                    {
                         flags.0 |= FaultFlags::READ;
                     }
                     if flags.0 & FaultFlags::REFUSED == 0
@@ -191,7 +195,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     task.exec = Some(raw.time);
                 }
             }
+            RawKind::ExecMade => task.made = true,
             RawKind::ExecDone { .. } => {
+                task.made = false;
                 if let Some(group) = self.begun_exec(pid)? {
                     return self.unread_event(group, raw);
                 }
@@ -281,7 +287,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 self.put(pid, Kind::TlbFlush { pages, reason })?;
             }
             RawKind::Idle => self.put(pid, Kind::Idle)?,
-            RawKind::Took { .. } | RawKind::StopCost { .. } => {
+            RawKind::Took { .. } | RawKind::StopCost(_) => {
                 if let Some(note) = raw.what.note() {
                     self.put(pid, Kind::Note(note))?;
                 }

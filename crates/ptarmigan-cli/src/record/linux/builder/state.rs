@@ -73,6 +73,8 @@ pub(super) struct TaskState {
     pub(super) look: Option<ExpectedLook>,
     /// The time of an execve that waits for the other threads to end.
     pub(super) exec: Option<u64>,
+    /// Whether its execve has made a new address space, whose pages the stop behind it tells of.
+    pub(super) made: bool,
     /// Whether its last call of execve was under another tracer.
     pub(super) other_tracer: bool,
     pub(super) dying: bool,
@@ -96,6 +98,7 @@ impl TaskState {
             fault: None,
             look: None,
             exec: None,
+            made: false,
             other_tracer: false,
             dying: false,
         }

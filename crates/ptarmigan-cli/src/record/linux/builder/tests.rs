@@ -89,6 +89,22 @@ fn the_parent_of_a_vfork_waits() {
 }
 
 #[test]
+fn a_new_address_space_has_its_pages_from_the_stop_behind_its_execve() {
+    let by_kernel = |page: u64, code| (100, RawKind::Fault { address: page << PAGE_SHIFT, code });
+    let events = run(&[
+        by_kernel(7, 0),
+        (100, RawKind::ExecMade),
+        by_kernel(1, 0),
+        (100, RawKind::ExecStart),
+        (100, RawKind::ExecDone { old: 100 }),
+        by_kernel(1, 2),
+        by_kernel(2, 0),
+    ]);
+    let faults = [(0, Some(7)), (0, None), (0, Some(1)), (0, Some(2))];
+    assert_eq!(order(&events), faults, "{events:?}");
+}
+
+#[test]
 fn calls_of_execve_that_fail_under_another_tracer_are_no_programs() {
     let header = Header::new("m", 1, Method::Synthetic);
     let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
@@ -334,7 +350,7 @@ fn times_stand_behind_the_events_that_they_are_for() {
 
 #[test]
 fn a_task_may_end_before_its_clone_is_told() {
-    let took = RawKind::Took { call: Call::Exit, nanos: 7, away: 0 };
+    let took = RawKind::Took { call: Call::Exit, nanos: 7, away: 0, tracer: NO_CPU };
     let events = run(&[
         fault(101, 3),
         (101, RawKind::Exit),

@@ -65,7 +65,7 @@ impl Described {
                 Fork::of(r).into_iter().for_each(|fork| members.forked(fork));
                 Ok(None)
             }
-            (Record::Fork(_) | Record::OfTask, _) => Ok(None),
+            (Record::Fork(_) | Record::Exec(_) | Record::OfTask, _) => Ok(None),
             (Record::Lost(records), _) => {
                 *lost += records;
                 Ok(None)

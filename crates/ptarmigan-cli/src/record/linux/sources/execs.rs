@@ -56,7 +56,7 @@ impl Execs {
                     Record::Sample(r) => processes.extend(process(r)),
                     // Programs that are not told are found at the looks.
                     Record::Mapping(_) | Record::Lost(_) | Record::Unknown => {}
-                    Record::Fork(_) | Record::OfTask => {}
+                    Record::Fork(_) | Record::Exec(_) | Record::OfTask => {}
                 }
                 Ok(())
             });

@@ -44,8 +44,9 @@ impl Source {
                 | match self {
                     Self::Tracefs(instance) if instance.sees_flushes() => 0,
                     Self::Tracefs(_) => Unseen::TLB_FLUSHES,
-                    Self::Perf(_) => {
-                        Unseen::KERNEL_FAULTS | Unseen::FAULT_ACCESS | Unseen::TLB_FLUSHES | Unseen::IDLE
+                    Self::Perf(faults) => {
+                        let kernel = if faults.kernel { 0 } else { Unseen::KERNEL_FAULTS };
+                        kernel | Unseen::FAULT_ACCESS | Unseen::TLB_FLUSHES | Unseen::IDLE
                     }
                 },
         )

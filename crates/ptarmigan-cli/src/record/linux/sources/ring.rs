@@ -32,10 +32,22 @@ pub(crate) enum Record<'a> {
     Lost(u64),
     /// A new task (`PERF_RECORD_FORK`).
     Fork(&'a [u8]),
+    /// A task has the memory of a new program (`PERF_RECORD_COMM` of an execve).
+    Exec(&'a [u8]),
     /// Another record of a task, which other sources tell of.
     OfTask,
     /// A record that no event here was opened for, or a part of one.
     Unknown,
+}
+
+/// Returns what the head of a record says of it beside its kind.
+fn misc(r: &[u8]) -> u16 {
+    r.get(4..6).map_or(0, |misc| u16::from_le_bytes([misc[0], misc[1]]))
+}
+
+/// Returns whether the kernel, not its task, made an event.
+pub(crate) fn is_of_kernel(r: &[u8]) -> bool {
+    u32::from(misc(r)) & b::PERF_RECORD_MISC_CPUMODE_MASK == b::PERF_RECORD_MISC_KERNEL
 }
 
 impl<'a> Record<'a> {
@@ -49,6 +61,7 @@ impl<'a> Record<'a> {
             b::PERF_RECORD_LOST => lost(16),
             b::PERF_RECORD_LOST_SAMPLES => lost(8),
             b::PERF_RECORD_FORK => Self::Fork(r),
+            b::PERF_RECORD_COMM if misc(r) & b::PERF_RECORD_MISC_COMM_EXEC as u16 != 0 => Self::Exec(r),
             b::PERF_RECORD_EXIT | b::PERF_RECORD_COMM => Self::OfTask,
             _ => Self::Unknown,
         }
@@ -292,7 +305,7 @@ pub(crate) fn cpus(which: &str) -> Vec<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Record, b};
+    use super::{Record, b, is_of_kernel};
 
     #[test]
     fn records_are_known_by_their_kind_and_losses_are_numbers() {
@@ -304,9 +317,15 @@ mod tests {
         assert_eq!(Record::of(b::PERF_RECORD_LOST_SAMPLES, &record), Record::Lost(3));
         assert_eq!(Record::of(b::PERF_RECORD_LOST, &record[..16]), Record::Unknown);
         assert_eq!(Record::of(b::PERF_RECORD_EXIT, &record), Record::OfTask);
+        assert_eq!(Record::of(b::PERF_RECORD_COMM, &record), Record::OfTask);
         assert_eq!(Record::of(b::PERF_RECORD_FORK, &record), Record::Fork(&record));
         assert_eq!(Record::of(b::PERF_RECORD_THROTTLE, &record), Record::Unknown);
         assert_eq!(Record::of(9999, &record), Record::Unknown);
+        let mut exec = record;
+        exec[5] = 0x20;
+        assert_eq!(Record::of(b::PERF_RECORD_COMM, &exec), Record::Exec(&exec));
+        (record[4], exec[4]) = (1, 2);
+        assert!(is_of_kernel(&record) && !is_of_kernel(&exec) && !is_of_kernel(&[]));
     }
 
     #[test]

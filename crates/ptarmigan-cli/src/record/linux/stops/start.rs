@@ -20,7 +20,8 @@ pub(crate) enum AtCalls {
 /// a process with threads may make hardly any call.
 pub(crate) struct Start {
     args: Vec<CString>,
-    filter: Vec<libc::sock_filter>,
+    /// The filter of the calls that are looked at.
+    pub(crate) filter: Vec<libc::sock_filter>,
     at_calls: AtCalls,
     no_new_privileges: bool,
 }
@@ -172,9 +173,6 @@ fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// The number of cheap calls that a program makes before its start, for its tracer.
-const CHEAP_CALLS: usize = 33;
-
 /// The step that failed was execve itself.
 pub(crate) const STEP_EXEC: u8 = 3;
 
@@ -227,12 +225,6 @@ unsafe fn child(
         let number = libc::syscall(libc::SYS_seccomp, set, flags, std::ptr::from_ref(filter));
         if number < 0 {
             fail(2);
-        }
-        if start.at_calls == AtCalls::Stop {
-            // The tracer learns from cheap calls what its stops cost.
-            for _ in 0..CHEAP_CALLS {
-                libc::syscall(libc::SYS_brk, 0);
-            }
         }
         if start.at_calls == AtCalls::Ask {
             let number = (number as RawFd).to_ne_bytes();

@@ -13,6 +13,7 @@ use crate::record::linux::raw::{
 };
 use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::system::counters::{Counters, When};
+use crate::record::linux::system::stop_cost::StopCost;
 use crate::record::linux::system::{proc, signals, sys};
 use ptarmigan_replay::Failure;
 use ptarmigan_trace::{Call, FaultFlags};
@@ -109,11 +110,11 @@ pub(crate) struct Tracer<'a, S> {
 }
 
 impl<'a, S: Surroundings> Tracer<'a, S> {
-    /// Creates a tracer for `root`, which is already seized.
-    pub(crate) fn new(notes: Notes, root: i32, surroundings: &'a mut S) -> Self {
+    /// Creates a tracer for `root`, which is already seized. Its stops cost `cost`.
+    pub(crate) fn new(notes: Notes, root: i32, cost: StopCost, surroundings: &'a mut S) -> Self {
         let alive = HashSet::from([root]);
         let (pending, groups, turns) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let (exiting, watch) = (Exiting::default(), StopWatch::default());
+        let (exiting, watch) = (Exiting::default(), StopWatch::new(cost));
         let (notes, every_call, started) = (Some(notes), false, false);
         let (ended, narrow) = (Ended::Exited(0), 0);
         Self {
@@ -147,9 +148,10 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         notes: Notes,
         stopped: Vec<(i32, i32)>,
         waiting: &[i32],
+        cost: StopCost,
         surroundings: &'a mut S,
     ) -> Self {
-        let mut tracer = Self::new(notes, 0, surroundings);
+        let mut tracer = Self::new(notes, 0, cost, surroundings);
         tracer.every_call = true;
         tracer.started = true;
         tracer.surroundings.begun();
@@ -405,8 +407,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         self.note(pid, RawKind::ExecDone { old });
         if first {
             let start = Counters::read(pid, When::Start).map(RawKind::Counters);
-            let cost = self.watch.cost().map(|nanos| RawKind::StopCost { nanos });
-            start.into_iter().chain(cost).for_each(|what| self.note(pid, what));
+            start.into_iter().for_each(|what| self.note(pid, what));
+            self.note(pid, RawKind::StopCost(self.watch.cost));
         }
         if let Some(took) = took {
             self.note(pid, took);
@@ -528,9 +530,6 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             self.reads.call(group, call, args, result, sys::now());
         }
         if let Some(took) = took {
-            if !self.started && call == Some(MmCall::Brk) {
-                self.watch.calibrate(&took);
-            }
             self.note(pid, took);
         }
         if let Some(look) = look {

@@ -3,9 +3,11 @@
 //! The clock of the process's CPU time tells how long a call ran, however long its task then waited
 //! for a CPU or for the tracer. Beside other threads it is the task's own time, which takes longer
 //! to read (`/proc/PID/schedstat`).
-use crate::record::linux::raw::RawKind;
+use crate::record::linux::raw::{NO_CPU, RawKind};
+use crate::record::linux::system::stop_cost::StopCost;
 use crate::record::linux::system::{proc, sys};
 use ptarmigan_trace::Call;
+use rustix::thread::sched_getcpu;
 use std::collections::{HashMap, HashSet};
 
 /// The clock that tells how long a call ran.
@@ -61,8 +63,9 @@ struct Waiting {
 /// Times of calls, and of the stops themselves.
 #[derive(Default)]
 pub(crate) struct StopWatch {
-    /// The time of the stop that is handled.
+    /// The time of the stop that is handled, and the CPU that the tracer was woken on.
     now: u64,
+    cpu: u16,
     resumed: HashMap<i32, Resumed>,
     waiting: HashMap<i32, Waiting>,
     /// Processes with several tasks.
@@ -71,20 +74,25 @@ pub(crate) struct StopWatch {
     stops: HashMap<i32, u64>,
     /// The same of the tasks of each process that are gone.
     stops_of_gone: HashMap<i32, u64>,
-    /// The times of cheap calls, before the program starts.
-    cheap: Vec<u64>,
+    pub(super) cost: StopCost,
 }
 
 impl StopWatch {
+    /// Creates a watch for stops that cost so much.
+    pub(crate) fn new(cost: StopCost) -> Self {
+        Self { cost, ..Self::default() }
+    }
+
     /// A task has stopped.
     pub(crate) fn stopped(&mut self) {
         self.now = sys::now();
+        self.cpu = u16::try_from(sched_getcpu()).unwrap_or(NO_CPU);
     }
 
     /// The stop of a task was handled.
     pub(crate) fn handled(&mut self, pid: i32) {
         *self.stops.entry(pid).or_default() += 1;
-        let cost = self.cost().unwrap_or(0) / 2;
+        let cost = self.cost.together / 2;
         if let Some(waiting) = self.waiting.values_mut().find(|waiting| waiting.child == pid) {
             waiting.stopped += sys::now().saturating_sub(self.now) + cost;
         }
@@ -125,7 +133,7 @@ impl StopWatch {
     pub(crate) fn end(&mut self, pid: i32) -> Option<RawKind> {
         let resumed = self.resumed.remove(&pid)?;
         let (nanos, away) = resumed.until(self.now);
-        Some(RawKind::Took { call: resumed.call, nanos, away })
+        Some(RawKind::Took { call: resumed.call, nanos, away, tracer: self.cpu })
     }
 
     /// A clone has ended, which was known as a fork.
@@ -149,7 +157,7 @@ impl StopWatch {
         let of_child = ran.or_else(|| sys::scheduled_time(child));
         let ran = of_child.map_or(whole, |ran| own + ran);
         let nanos = ran.min(whole.saturating_sub(stopped));
-        Some(RawKind::Took { call: Call::Vfork, nanos, away: whole - nanos })
+        Some(RawKind::Took { call: Call::Vfork, nanos, away: whole - nanos, tracer: self.cpu })
     }
 
     /// A task has ended, and its parent does not know yet. Returns the times of its exit.
@@ -166,8 +174,8 @@ impl StopWatch {
         let first_of_others = matches!(self.resumed.get(&pid)?.clock, Clock::Task(_)) && pid == group;
         match self.end(pid)? {
             // It has waited for the others.
-            RawKind::Took { call, nanos, .. } if first_of_others => {
-                Some(RawKind::Took { call, nanos, away: 0 })
+            RawKind::Took { call, nanos, tracer, .. } if first_of_others => {
+                Some(RawKind::Took { call, nanos, away: 0, tracer })
             }
             took => Some(took),
         }
@@ -178,7 +186,7 @@ impl StopWatch {
     /// have.
     pub(crate) fn replaced(&mut self, pid: i32) -> Option<RawKind> {
         let Resumed { call, .. } = self.resumed.remove(&pid).filter(|exit| exit.call == Call::Exit)?;
-        Some(RawKind::Took { call, nanos: self.cost().unwrap_or(0), away: 0 })
+        Some(RawKind::Took { call, nanos: self.cost.together, away: 0, tracer: NO_CPU })
     }
 
     /// Returns how often a task has stopped.
@@ -188,20 +196,6 @@ impl StopWatch {
 
     /// Returns the nanoseconds of CPU time that the stops of a process took, whose tasks are gone.
     pub(crate) fn own(&mut self, group: i32) -> u64 {
-        self.stops_of_gone.remove(&group).unwrap_or(0) * self.cost().unwrap_or(0)
-    }
-
-    /// Takes the time of a cheap call.
-    pub(crate) fn calibrate(&mut self, took: &RawKind) {
-        if let RawKind::Took { nanos, .. } = took {
-            self.cheap.push(*nanos);
-            self.cheap.sort_unstable();
-        }
-    }
-
-    /// Returns about how many nanoseconds of a call's time are its stops': the median of cheap
-    /// calls.
-    pub(crate) fn cost(&self) -> Option<u64> {
-        self.cheap.get(self.cheap.len() / 2).copied()
+        self.stops_of_gone.remove(&group).unwrap_or(0) * self.cost.together
     }
 }

@@ -5,4 +5,5 @@ pub(crate) mod notify;
 pub(crate) mod pagemap;
 pub(crate) mod proc;
 pub(crate) mod signals;
+pub(crate) mod stop_cost;
 pub(crate) mod sys;

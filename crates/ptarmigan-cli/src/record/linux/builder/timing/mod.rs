@@ -29,6 +29,7 @@ mod split;
 
 use crate::record::linux::raw::{CLONE_THREAD, NO_CPU, Raw, RawKind, Usage, clone_call};
 use crate::record::linux::system::counters::{Counters, When};
+use crate::record::linux::system::stop_cost::StopCost;
 use ptarmigan_trace::Call;
 use split::Split;
 use std::collections::HashMap;
@@ -65,6 +66,8 @@ struct Pause {
 
 struct TaskTime {
     group: i32,
+    /// The CPU of its last event.
+    cpu: u16,
     on: Option<u64>,
     off: Option<Pause>,
     /// It was woken, and has had no CPU since.
@@ -79,8 +82,17 @@ struct TaskTime {
 
 impl TaskTime {
     fn new(group: i32) -> Self {
-        let (span, interrupted, borrows) = (None, None, None);
-        Self { group, on: None, off: None, woken: None, span, interrupted, borrows, exiting: false }
+        Self {
+            group,
+            cpu: NO_CPU,
+            on: None,
+            off: None,
+            woken: None,
+            span: None,
+            interrupted: None,
+            borrows: None,
+            exiting: false,
+        }
     }
 }
 
@@ -93,6 +105,8 @@ struct GroupTime {
     ran_before: u64,
     waits: u64,
     preempted: u64,
+    /// Nanoseconds that its stops cost beyond those that woke a tracer on the same CPU.
+    apart: u64,
     start: Counters,
     last: Option<Counters>,
     /// When the counters of the start were read.
@@ -117,8 +131,8 @@ pub(super) struct Timing {
     split: Split,
     /// Whether switches of tasks are recorded.
     switches: bool,
-    /// Nanoseconds of each call's time that are its stops', if a tracer times the calls.
-    stop_cost: u64,
+    /// The part of each call's time that is its stops', if a tracer times the calls.
+    stop_cost: StopCost,
     /// Spans of negative length, which are left out.
     pub(super) backwards: u64,
 }
@@ -143,6 +157,21 @@ impl Timing {
             self.add(pid, group);
             let group = self.groups.entry(group).or_default();
             (group.awaits_start, group.partial) = (true, true);
+        }
+    }
+
+    /// Gives a call whose end woke a tracer on another CPU the time of one whose tracer slept on its
+    /// own, so that all have the same share of stops. A call has two, and one in its time.
+    pub(super) fn settle(&mut self, raw: &mut Raw) {
+        let RawKind::Took { nanos, tracer, .. } = &mut raw.what else { return };
+        let Some(task) = self.tasks.get(&raw.pid) else { return };
+        if [task.cpu, *tracer].contains(&NO_CPU) || task.cpu == *tracer {
+            return;
+        }
+        let more = self.stop_cost.apart.saturating_sub(self.stop_cost.together);
+        *nanos = nanos.saturating_sub(more);
+        if let Some(group) = self.groups.get_mut(&task.group) {
+            group.apart += 2 * more;
         }
     }
 
@@ -181,9 +210,9 @@ impl Timing {
             }
             return;
         };
-        if cpu == NO_CPU
-            && let Some(pause) = &mut task.off
-        {
+        if cpu != NO_CPU {
+            task.cpu = cpu;
+        } else if let Some(pause) = &mut task.off {
             pause.looked_at = true;
         }
         match *what {
@@ -192,10 +221,10 @@ impl Timing {
             RawKind::Enter { call, .. } => self.enter(pid, call.timed_as(), time),
             RawKind::Begin { call } => self.enter(pid, call, time),
             RawKind::Leave { result } | RawKind::End { result } => self.leave(pid, result, time, out),
-            RawKind::StopCost { nanos } => self.stop_cost = nanos,
-            RawKind::Took { call, nanos, away } => {
+            RawKind::StopCost(cost) => self.stop_cost = cost,
+            RawKind::Took { call, nanos, away, .. } => {
                 let since = time.saturating_sub(nanos + away);
-                self.charge(pid, call, since, nanos.saturating_sub(self.stop_cost), 0);
+                self.charge(pid, call, since, nanos.saturating_sub(self.stop_cost.together), 0);
             }
             RawKind::Clone { child, flags } => self.clone(pid, child, flags),
             RawKind::ExecStart => self.release(pid, time),
@@ -277,7 +306,7 @@ impl Timing {
         }
         // Programs that are not found, and children that were not made, are no work on page tables.
         if !failed || !matches!(span.call, Call::Fork | Call::Vfork | Call::Clone | Call::Exec) {
-            out.push((pid, RawKind::Took { call: span.call, nanos, away }));
+            out.push((pid, RawKind::Took { call: span.call, nanos, away, tracer: NO_CPU }));
         }
     }
 
@@ -303,9 +332,10 @@ impl Timing {
             borrows = (span.call == Call::Vfork).then_some((pid, 0));
         }
         let group = if flags & CLONE_THREAD != 0 { task.group } else { child };
+        let cpu = task.cpu;
         self.add(child, group);
         if let Some(child) = self.tasks.get_mut(&child) {
-            child.borrows = borrows;
+            (child.borrows, child.cpu) = (borrows, cpu);
         }
     }
 
@@ -385,7 +415,7 @@ impl Timing {
                     if let Some(group) = self.groups.get_mut(&task.group) {
                         group.in_calls += nanos;
                     }
-                    out.push((pid, RawKind::Took { call, nanos, away }));
+                    out.push((pid, RawKind::Took { call, nanos, away, tracer: NO_CPU }));
                 }
                 None => self.backwards += 1,
             }
@@ -446,7 +476,8 @@ impl Timing {
     /// is known.
     fn used(&mut self, pid: i32, group: &GroupTime, out: &mut Vec<Timed>) {
         let Some(last) = group.last.filter(|_| !group.partial) else { return };
-        let last = last.since(group.start);
+        let mut last = last.since(group.start);
+        last.own += group.apart;
         let total = last.total + group.ran.saturating_sub(group.ran_before);
         let counted = group.in_calls - group.before_start;
         let (_, system) = self.split.of(total, &last, counted + last.own);

@@ -46,7 +46,7 @@ fn clone(child: i32, flags: u64) -> RawKind {
 }
 
 fn took(call: Call, nanos: u64, away: u64) -> RawKind {
-    RawKind::Took { call, nanos, away }
+    RawKind::Took { call, nanos, away, tracer: NO_CPU }
 }
 
 fn munmap() -> RawKind {
@@ -379,7 +379,7 @@ fn the_kernel_had_at_least_the_time_of_the_calls() {
     let out = traced(&[
         // The execve that starts the recording ends just after its counters are read.
         (2000 * us, 100, read(When::Start, 900 * us)),
-        (2000 * us, 100, RawKind::StopCost { nanos: 5 * us }),
+        (2000 * us, 100, RawKind::StopCost(StopCost { together: 5 * us, apart: 25 * us })),
         (2001 * us, 100, took(Call::Exec, 305 * us, 100 * us)),
         (2500 * us, 100, took(Call::Munmap, 45 * us, 0)),
         (3000 * us, 100, read(When::Last, 1000 * us)),
@@ -390,6 +390,31 @@ fn the_kernel_had_at_least_the_time_of_the_calls() {
     // No tick has seen the kernel: 300 of the execve, 40 of the call and 60 of the exit.
     let usage = Usage { user: 60, system: 400, ..Usage::default() };
     assert_eq!(out, [(100, RawKind::Used(usage))]);
+}
+
+#[test]
+fn a_tracer_on_another_cpu_costs_more() {
+    let us = 1000;
+    let mut timing = Timing::new(100);
+    let mut took = |cpu, of, tracer| {
+        let see = |timing: &mut Timing, what| {
+            timing.see(&Raw { time: 0, cpu, pid: 100, what }, &mut Vec::new());
+        };
+        see(&mut timing, RawKind::StopCost(StopCost { together: 2 * us, apart: 15 * us }));
+        let what = RawKind::Took { call: Call::Munmap, nanos: of, away: 0, tracer };
+        let mut raw = Raw { time: 0, cpu: NO_CPU, pid: 100, what };
+        timing.settle(&mut raw);
+        match raw.what {
+            RawKind::Took { nanos, .. } => nanos,
+            other => panic!("{other:?}"),
+        }
+    };
+    // The task's CPU is not known yet.
+    assert_eq!(took(NO_CPU, 20 * us, 1), 20 * us);
+    assert_eq!(took(0, 20 * us, 1), 7 * us);
+    assert_eq!(took(0, 20 * us, 0), 20 * us);
+    assert_eq!(took(0, 5 * us, 1), 0, "a delay in the measurement");
+    assert_eq!(timing.groups[&100].apart, 2 * 2 * 13 * us, "two stops a call");
 }
 
 #[test]
