@@ -49,7 +49,7 @@ impl Arch {
     /// Describes RISC-V with 3 levels and 39-bit addresses.
     ///
     /// An invalidation by address drops the entries that the architecture promises: leaf entries
-    /// only. Invalid entries are not cached, although the architecture allows that.
+    /// only. Entries that are not valid are cached ([`Arch::keeps_invalid`]).
     #[must_use]
     pub fn riscv_sv39() -> Self {
         riscv("RISC-V Sv39", 3)
