@@ -75,6 +75,10 @@ unsafe impl Instructions for Announcing {
         unsafe { Cpu.load_cr3(pin, value) };
     }
 
+    fn cr4(&self, pin: &Pinned<'_>) -> u64 {
+        Cpu.cr4(pin)
+    }
+
     fn toggle_pge(&self, pin: &Pinned<'_>) {
         if !WITHOUT_FLUSH.load(Ordering::Relaxed) {
             Cpu.toggle_pge(pin);

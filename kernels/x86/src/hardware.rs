@@ -56,6 +56,10 @@ unsafe impl<C: Cpus> Instructions for Counted<C> {
         unsafe { Cpu.load_cr3(pin, value) };
     }
 
+    fn cr4(&self, pin: &Pinned<'_>) -> u64 {
+        Cpu.cr4(pin)
+    }
+
     fn toggle_pge(&self, pin: &Pinned<'_>) {
         if C::forgets() {
             Cpu.toggle_pge(pin);

@@ -58,6 +58,10 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
         });
     }
 
+    fn cr4(&self, _: &Pinned<'_>) -> u64 {
+        unreachable!("no set-up asks")
+    }
+
     fn toggle_pge(&self, pin: &Pinned<'_>) {
         let Some(cpu) = self.executes(pin, "toggle of CR4.PGE") else { return };
         self.tell(|san, memory| san.flush(memory, cpu, Flush::all()));
@@ -136,6 +140,9 @@ unsafe impl Instructions for &Log {
     }
     unsafe fn load_cr3(&self, _: &Pinned<'_>, value: u64) {
         self.note(format!("cr3 {value:#x}"));
+    }
+    fn cr4(&self, _: &Pinned<'_>) -> u64 {
+        unreachable!("no set-up asks")
     }
     fn toggle_pge(&self, _: &Pinned<'_>) {
         self.note("toggle".to_owned());

@@ -3,6 +3,7 @@
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::arch::aarch64::{self, Tlbi};
 use ptarmigan::arch::riscv64::{self, SfenceVma};
+use ptarmigan::arch::x86_64::{self, X86Mmu};
 use ptarmigan::arch::{NoIpi, aarch64::Granule};
 use ptarmigan::cpu::{CpuSet, NodeId, Pinned};
 use ptarmigan::format::{
@@ -270,6 +271,65 @@ fn a_mode_of_another_format_is_refused() {
     assert!(matches!(as_39, SetupError::Mode(_)), "{as_39}");
     let as_57 = boot.set_up::<Sv57, _>(harts::<Sv57>(Hart { mode: 9, fails: None }));
     assert!(matches!(as_57, SetupError::Mode(_)), "{as_57}");
+}
+
+/// A CPU with a value of CR4, whose instructions have no effect.
+struct Cr4(u64);
+
+// SAFETY: no CPU translates by it.
+unsafe impl x86_64::Instructions for Cr4 {
+    fn invlpg(&self, _: &Pinned<'_>, _: u64) {}
+    fn invpcid(&self, _: &Pinned<'_>, _: x86_64::Invpcid) {}
+    fn cr3(&self, _: &Pinned<'_>) -> u64 {
+        0x1000
+    }
+    unsafe fn load_cr3(&self, _: &Pinned<'_>, _: u64) {}
+    fn cr4(&self, _: &Pinned<'_>) -> u64 {
+        self.0
+    }
+    fn toggle_pge(&self, _: &Pinned<'_>) {}
+}
+
+/// The root and the window are right: the register alone says that CPUs walk more levels, or fewer.
+#[test]
+fn cr4_of_another_format_is_refused() {
+    const PAE: u64 = 1 << 5;
+    const LA57: u64 = 1 << 12;
+    // PSE, PGE and PCIDE.
+    const OTHERS: u64 = 1 << 4 | 1 << 7 | 1 << 17;
+    fn said<F: x86_64::Tables>(cr4: u64) -> Option<String> {
+        let boot = Boot::new::<F>(start::<F>(), Level(0), KERNEL);
+        // SAFETY: 1. and 2. no CPU translates.
+        let mmus = unsafe { X86Mmu::<F, _, _>::with_features(NoIpi, Cr4(cr4), x86_64::Features::NONE) };
+        match boot.set_up::<F, _>(mmus) {
+            SetupError::TooSmall { .. } => None,
+            e => Some(e.to_string()),
+        }
+    }
+    let refused = |said: Option<String>, by: &str| {
+        assert_eq!(
+            said.as_deref().and_then(|said| said.strip_prefix("set-up: the CPU's mode: ")),
+            Some(format!("{by}; set it so, or name another format").as_str())
+        );
+    };
+    for others in [0, OTHERS] {
+        assert_eq!(said::<I386>(others), None);
+        assert_eq!(said::<X86Pae>(PAE | others), None);
+        assert_eq!(said::<X86_64>(PAE | others), None);
+        assert_eq!(said::<Sev<X86_64, 47>>(PAE | others), None);
+        assert_eq!(said::<Keyed<X86_64>>(PAE | others), None);
+        assert_eq!(said::<X86_64La57>(PAE | LA57 | others), None);
+        let five = "CR4.LA57 is 1, and the MMUs' format goes with 0";
+        refused(said::<X86_64>(PAE | LA57 | others), five);
+        refused(said::<Sev<X86_64, 47>>(PAE | LA57 | others), five);
+        let four = "CR4.LA57 is 0, and the MMUs' format goes with 1";
+        refused(said::<X86_64La57>(PAE | others), four);
+        refused(said::<Tdx<X86_64La57, 51>>(PAE | others), four);
+        refused(said::<I386>(PAE | others), "CR4.PAE is 1, and the MMUs' format goes with 0");
+        refused(said::<X86Pae>(others), "CR4.PAE is 0, and the MMUs' format goes with 1");
+        // Outside long mode the bit has no effect.
+        assert_eq!(said::<X86Pae>(PAE | LA57 | others), None);
+    }
 }
 
 /// A load by the window that is no memory: the hart says so, and the window is named.

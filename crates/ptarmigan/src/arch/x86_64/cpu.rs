@@ -69,6 +69,13 @@ mod native {
             unsafe { asm!("mov cr3, {}", in(reg) value as usize, options(nostack, preserves_flags)) };
         }
 
+        fn cr4(&self, _: &Pinned<'_>) -> u64 {
+            let value: usize;
+            // SAFETY: Reading the register has no effect.
+            unsafe { asm!("mov {}, cr4", out(reg) value, options(nomem, nostack, preserves_flags)) };
+            value as u64
+        }
+
         fn toggle_pge(&self, _: &Pinned<'_>) {
             // SAFETY: The bit decides whether translations outlive loads of CR3, and changes no
             // mapping. It is as before at the end. An interrupt in between that reads CR4 finds it

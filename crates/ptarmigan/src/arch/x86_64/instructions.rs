@@ -44,6 +44,9 @@ pub unsafe trait Instructions: Sync {
     /// 1. The tree maps the kernel as the current one does, and stays until the next load.
     unsafe fn load_cr3(&self, pin: &Pinned<'_>, value: u64);
 
+    /// Reads CR4.
+    fn cr4(&self, pin: &Pinned<'_>) -> u64;
+
     /// Turns CR4.PGE over and back, on a CPU that has it: forgets everything.
     fn toggle_pge(&self, pin: &Pinned<'_>);
 }

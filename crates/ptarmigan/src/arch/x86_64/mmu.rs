@@ -6,13 +6,17 @@ use super::tables::Tables;
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
 use crate::format::Formats;
-use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Structures};
+use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Structures, WrongMode};
 use core::marker::PhantomData;
 
 /// CR3: the translations of its PCID stay.
 const KEEP: u64 = 1 << 63;
 /// CR3: the PCID.
 const PCID: u64 = (1 << 12) - 1;
+/// CR4: more than two levels, with entries of 64 bits.
+const PAE: u32 = 5;
+/// CR4: five levels; read in long mode alone.
+const LA57: u32 = 12;
 
 /// The MMUs of x86 CPUs. `F` is the format of their tables, as CPUs are set up at boot: four levels
 /// or five, with a C-bit or without. `B` sends interrupts; `I` executes instructions.
@@ -50,6 +54,7 @@ const PCID: u64 = (1 << 12) - 1;
 /// #     fn invpcid(&self, _: &Pinned<'_>, _: Invpcid) {}
 /// #     fn cr3(&self, _: &Pinned<'_>) -> u64 { 0 }
 /// #     unsafe fn load_cr3(&self, _: &Pinned<'_>, _: u64) {}
+/// #     fn cr4(&self, _: &Pinned<'_>) -> u64 { 0 }
 /// #     fn toggle_pge(&self, _: &Pinned<'_>) {}
 /// # }
 /// type Guest = MachineParts<'static, Sev<X86_64, 47>, DirectMap, X86Mmu<Sev<X86_64, 47>, NoIpi, Cpu>>;
@@ -183,7 +188,7 @@ on_a_board!(
 // need not be global, everything goes, as it does for a full scope. 3. A load of CR3 without bit 63
 // drops what is not global under the new PCID, which no other space has but 0, and that is never
 // kept. 4. The kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`). 5.
-// CPUs walk `F` (`Tables`). All instructions act on the calling CPU. It walks tables by itself, and
+// CPUs walk `F` (`Tables`) in the mode that `check_mode` wants. All instructions act on the calling CPU. It walks tables by itself, and
 // drops an entry that denied an access before it faults. 6. A `KernelRoot` alone is kept. 7. No
 // instruction unwinds; `unload` does so before it has changed anything, if the kernel's root is
 // missing.
@@ -232,6 +237,15 @@ unsafe impl<F: Tables, B: Ipi, I: Instructions> Mmu for X86Mmu<F, B, I> {
         let keep = if self.current(pin) == 0 { 0 } else { KEEP };
         // SAFETY: 1. It maps the kernel as all roots do, and stays for good.
         unsafe { self.instructions.load_cr3(pin, root | keep) };
+    }
+
+    fn check_mode(&self, pin: &Pinned<'_>) -> Result<(), WrongMode> {
+        let (cr4, levels) = (self.instructions.cr4(pin), F::LAYOUT.levels);
+        WrongMode::unless("CR4.PAE", cr4 >> PAE & 1, (levels > 2).into())?;
+        if levels < 4 {
+            return Ok(());
+        }
+        WrongMode::unless("CR4.LA57", cr4 >> LA57 & 1, (levels > 4).into())
     }
 
     fn set_kernel_root(&self, root: KernelRoot) {

@@ -1,7 +1,8 @@
 //! Names the formats that x86 CPUs walk.
 use crate::format::{Encrypted, Format, I386, Keyed, X86_64, X86_64La57, X86Pae};
 
-/// A format that the MMUs of x86 CPUs walk, in one of their modes.
+/// A format that the MMUs of x86 CPUs walk, in one of their modes. Set-up compares the two bits of
+/// CR4 that tell the modes apart with its number of levels: PAE, and LA57 of long mode.
 ///
 /// # Safety
 ///
