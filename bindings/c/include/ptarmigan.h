@@ -153,6 +153,12 @@ enum pt_error {
     PT_ERROR_KERNEL_ROOT = -21,
     // `config.direct_map` or `config.direct_map_end` is not at the border of a page.
     PT_ERROR_DIRECT_MAP = -22,
+    // An entry of the kernel's half of `config.kernel_root` is neither 0, nor a link, nor a page of
+    // the kernel's.
+    PT_ERROR_KERNEL_ENTRY = -23,
+    // `config.kernel_root` does not map `config.direct_map` to the memory of `config.runs`: the
+    // direct map is elsewhere, or the root is of another number of levels or format.
+    PT_ERROR_WINDOW_SHOWS = -24,
 };
 
 // Permissions of a page, combined with `|`.
@@ -283,6 +289,10 @@ struct pt_config {
     // a CPU that runs in no space has it loaded. It lies in the direct map and in no run. AArch64:
     // all of it is the user's; the kernel's own root is in TTBR1_EL1, and none of the library's.
     uint64_t kernel_root;
+    // 1 if no hardware walks the tables: a test in a program, an emulator. 0 in a kernel: then
+    // `pt_machine_init` walks `kernel_root` and refuses one that does not map `direct_map` to the
+    // memory of `runs`.
+    uint32_t hosted;
     // The number of CPUs, 1 to 256.
     uint32_t cpus;
     // Each CPU looks at the content of each so-many-th table that is given back: 1 looks at all, 0
@@ -407,7 +417,12 @@ size_t pt_machine_bytes(const struct pt_config *config);
 // `PT_ERROR_BOOT_MEMORY`, `PT_ERROR_RANGE` for addresses that are not at the border of a page or
 // behind the direct map, `PT_ERROR_POINTER` for a function or a pointer that is missing,
 // `PT_ERROR_ARGUMENT` for numbers, and `PT_ERROR_OBJECT` if `machine` is neither zero nor ended.
-// The memory is the caller's again then.
+//
+// Before it writes, it walks the kernel's half of `kernel_root`: `PT_ERROR_KERNEL_ENTRY` is for an
+// entry that is not one of a kernel's half. Unless `hosted` says that no hardware walks it, it is
+// `PT_ERROR_WINDOW_SHOWS` if the root does not map `direct_map` to each run, for the kernel alone
+// and to be written to. On AArch64, whose kernel has another root, there is nothing to walk.
+// The memory is the caller's again after an error.
 //
 // # Safety
 //

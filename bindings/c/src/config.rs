@@ -46,6 +46,10 @@ pub struct PtConfig {
     /// a CPU that runs in no space has it loaded. It lies in the direct map and in no run. AArch64:
     /// all of it is the user's; the kernel's own root is in TTBR1_EL1, and none of the library's.
     pub kernel_root: u64,
+    /// 1 if no hardware walks the tables: a test in a program, an emulator. 0 in a kernel: then
+    /// `pt_machine_init` walks `kernel_root` and refuses one that does not map `direct_map` to the
+    /// memory of `runs`.
+    pub hosted: u32,
     /// The number of CPUs, 1 to 256.
     pub cpus: u32,
     /// Each CPU looks at the content of each so-many-th table that is given back: 1 looks at all, 0
@@ -128,6 +132,9 @@ impl PtConfig {
         let is_odd = |number: u64| !number.is_multiple_of(PT_PAGE_SIZE);
         let cpus = self.cpus as usize;
         if !(1..=MAX_CPUS).contains(&cpus) || !(1..=PT_MAX_RUNS).contains(&self.run_count) {
+            return Err(PtError::Argument);
+        }
+        if self.hosted > 1 {
             return Err(PtError::Argument);
         }
         if !self.hooks.are_complete(self.cpus) {

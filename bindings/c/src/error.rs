@@ -54,6 +54,12 @@ pub enum PtError {
     KernelRoot = -21,
     /// `config.direct_map` or `config.direct_map_end` is not at the border of a page.
     DirectMap = -22,
+    /// An entry of the kernel's half of `config.kernel_root` is neither 0, nor a link, nor a page of
+    /// the kernel's.
+    KernelEntry = -23,
+    /// `config.kernel_root` does not map `config.direct_map` to the memory of `config.runs`: the
+    /// direct map is elsewhere, or the root is of another number of levels or format.
+    WindowShows = -24,
 }
 
 impl PtError {
@@ -90,6 +96,19 @@ impl From<ptarmigan::table::KernelMapError> for PtError {
         match e {
             ptarmigan::table::KernelMapError::NoFrame(e) => e.into(),
             ptarmigan::table::KernelMapError::TooHigh(_) => PtError::Runs,
+        }
+    }
+}
+
+impl From<ptarmigan::setup::SetupError> for PtError {
+    /// Of `check_kernel_root`.
+    fn from(e: ptarmigan::setup::SetupError) -> Self {
+        use ptarmigan::setup::SetupError as S;
+        match e {
+            S::TableInRun { .. } => PtError::Runs,
+            S::BadKernelEntry { .. } => PtError::KernelEntry,
+            S::WindowShows { .. } => PtError::WindowShows,
+            _ => PtError::KernelRoot,
         }
     }
 }

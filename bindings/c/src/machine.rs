@@ -11,7 +11,7 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{Counter, CpuMask, MachineId, NodeId, PerCpu, Pinned};
+use ptarmigan::cpu::{Counter, CpuId, CpuMask, MachineId, NodeId, PerCpu, Pinned};
 use ptarmigan::format::Format;
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemorySize, NoFrame, Request, ZoneClass,
@@ -19,6 +19,7 @@ use ptarmigan::frames::{
 use ptarmigan::machine::Machine;
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{LevelCounts, ListsConfig, ListsError, Policy, PolicyCounts, Quicklists, Source};
+use ptarmigan::setup::check_kernel_root;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
@@ -159,6 +160,12 @@ impl Parts {
         let window = window.map_err(|_| PtError::Range)?;
         let cpus = config.cpus as usize;
         let id = MachineId::new();
+        let hardware = Hardware::new(config.hooks, config.kernel_root);
+        let (root, walks) = (PhysAddr(config.kernel_root), config.hosted == 0);
+        // SAFETY: 1. and 2. the name is new, and nothing of the machine is there yet.
+        let pin = unsafe { Pinned::assume(id, CpuId(0), NodeId(0)) };
+        // SAFETY: 1. the direct map is one (1.).
+        unsafe { check_kernel_root::<Entries, _, _>(root, &window, runs.get(), walks, &hardware, &pin)? };
 
         /// Writes a part to its place, where it stays.
         macro_rules! place {
@@ -194,7 +201,6 @@ impl Parts {
             place!(lists, Lists::new(boot, lists_config(config), source)?);
             place!(states, States::new(boot, frames)?);
             place!(data, DataFrames::new(boot, frames, cpus)?);
-            let hardware = Hardware::new(config.hooks, config.kernel_root);
             place!(tlb, Tlb::new(boot, id, tlb_config(config), hardware)?);
             let tlb: &'static Tlb<Hardware> = placed!(tlb);
             place!(parking, Parking::new(boot, id, cpus, 0)?);

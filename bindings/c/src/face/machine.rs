@@ -22,7 +22,12 @@ pub unsafe extern "C" fn pt_machine_bytes(config: ConstArg<'_, PtConfig>) -> usi
 /// `PT_ERROR_BOOT_MEMORY`, `PT_ERROR_RANGE` for addresses that are not at the border of a page or
 /// behind the direct map, `PT_ERROR_POINTER` for a function or a pointer that is missing,
 /// `PT_ERROR_ARGUMENT` for numbers, and `PT_ERROR_OBJECT` if `machine` is neither zero nor ended.
-/// The memory is the caller's again then.
+///
+/// Before it writes, it walks the kernel's half of `kernel_root`: `PT_ERROR_KERNEL_ENTRY` is for an
+/// entry that is not one of a kernel's half. Unless `hosted` says that no hardware walks it, it is
+/// `PT_ERROR_WINDOW_SHOWS` if the root does not map `direct_map` to each run, for the kernel alone
+/// and to be written to. On AArch64, whose kernel has another root, there is nothing to walk.
+/// The memory is the caller's again after an error.
 ///
 /// # Safety
 ///

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char};
 /// Returns the meaning of a function's result and the remedy, as text that ends with 0 and stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn pt_error_text(code: i32) -> *const c_char {
-    const TEXTS: [(PtError, &CStr); 22] = [
+    const TEXTS: [(PtError, &CStr); 24] = [
         (PtError::Pointer, c"a pointer is NULL or misaligned"),
         (PtError::Object, c"the object is not initialised, was moved, or is to be initialised twice"),
         (PtError::Argument, c"an argument has no meaning; see the function in ptarmigan.h"),
@@ -28,6 +28,11 @@ pub extern "C" fn pt_error_text(code: i32) -> *const c_char {
         (PtError::Differs, c"the pages are not mapped as one large page would map them"),
         (PtError::KernelRoot, c"config.kernel_root is 0, misaligned, or beyond the direct map"),
         (PtError::DirectMap, c"config.direct_map or direct_map_end is not at the border of a page"),
+        (PtError::KernelEntry, c"config.kernel_root has an entry that is no link or page of the kernel's; clear it"),
+        (
+            PtError::WindowShows,
+            c"config.kernel_root does not map config.direct_map to the memory of config.runs; give its true place, or the format that the root has; config.hosted is 1 if no hardware walks it",
+        ),
     ];
     let text = match TEXTS.iter().find(|(error, _)| error.code() == code) {
         Some((_, text)) => text,

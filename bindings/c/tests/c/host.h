@@ -90,6 +90,7 @@ static inline struct pt_config configured(void) {
         .direct_map = ram,
         .direct_map_end = LOW_BYTES,
         .kernel_root = KERNEL_ROOT,
+        .hosted = 1,
         .cpus = 1,
         .verify_every = 1,
         .hooks = {.load_root = load_root, .invalidate_page = invalidate_page, .invalidate_all = invalidate_all,

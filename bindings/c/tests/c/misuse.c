@@ -35,6 +35,7 @@ static void configurations(void) {
     BAD(bad.run_count = PT_MAX_RUNS + 1, PT_ERROR_ARGUMENT);
     BAD(bad.cpus = 0, PT_ERROR_ARGUMENT);
     BAD(bad.cpus = 257, PT_ERROR_ARGUMENT);
+    BAD(bad.hosted = 2, PT_ERROR_ARGUMENT);
     BAD(bad.direct_map = ram + 1, PT_ERROR_DIRECT_MAP);
     BAD(bad.kernel_root = 0, PT_ERROR_KERNEL_ROOT);
     BAD(bad.kernel_root = 8, PT_ERROR_KERNEL_ROOT);

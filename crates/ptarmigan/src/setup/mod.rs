@@ -37,3 +37,4 @@ pub use objects::{NoObjects, Objects};
 pub use parts::MachineParts;
 pub use place::Place;
 pub use plan::Setup;
+pub use root::check_kernel_root;

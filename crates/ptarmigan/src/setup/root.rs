@@ -31,13 +31,41 @@ pub(super) unsafe fn check_root<F: Format, W: OpenWindow, S: Mmu>(
     hardware: &S,
     pin: &Pinned<'_>,
 ) -> Result<Option<PhysAddr>, SetupError> {
-    let level = F::LAYOUT.root();
     let at = match root {
         Root::None => return Ok(None),
-        Root::Unsaid if F::USER_ROOT_ENTRIES >= F::entries(level) => return Ok(None),
+        Root::Unsaid if F::USER_ROOT_ENTRIES >= F::entries(F::LAYOUT.root()) => return Ok(None),
         Root::Unsaid => return Err(SetupError::NoKernelRoot),
         Root::At(at) => at,
     };
+    // SAFETY: 1. the caller's 1.
+    unsafe { check_kernel_root::<F, W, S>(at, window, runs, S::WALKS_TABLES, hardware, pin)? };
+    Ok(Some(at))
+}
+
+/// Checks the root that the kernel's half is copied from, as [`Setup`](super::Setup) does, for code
+/// that puts its machine together by hand: the entries of its kernel's half are such as these have,
+/// and it and the tables that it links lie in none of `runs`. If an MMU `walks` it, it maps the
+/// window to the memory of `runs`, in the format `F`. Runs beyond the window are shown by other
+/// means, and are not looked for.
+///
+/// # Errors
+///
+/// [`SetupError::BadKernelRoot`], [`SetupError::TableInRun`], [`SetupError::BadKernelEntry`], or
+/// [`SetupError::WindowShows`].
+///
+/// # Safety
+///
+/// 1. The window must reach the root and the tables that map the window, unless `hardware` says
+///    that it does not.
+pub unsafe fn check_kernel_root<F: Format, W: OpenWindow, S: Mmu>(
+    at: PhysAddr,
+    window: &W,
+    runs: &[MemoryRun],
+    walks: bool,
+    hardware: &S,
+    pin: &Pinned<'_>,
+) -> Result<(), SetupError> {
+    let level = F::LAYOUT.root();
     let bytes = F::LAYOUT.table_bytes(level);
     let end = at.0.checked_add(bytes).ok_or(SetupError::BadKernelRoot { at: at.0, bytes })?;
     if !at.0.is_multiple_of(bytes) || end > window.limit().0 {
@@ -67,9 +95,12 @@ pub(super) unsafe fn check_root<F: Format, W: OpenWindow, S: Mmu>(
             return Err(SetupError::BadKernelEntry { index, raw });
         }
     }
-    if S::WALKS_TABLES && F::USER_ROOT_ENTRIES < F::entries(level) {
+    if walks && F::USER_ROOT_ENTRIES < F::entries(level) {
         for run in runs {
             let end = (u64::from(run.start.0) + u64::from(run.frames)) << FRAME_SHIFT;
+            if end > window.limit().0 {
+                continue;
+            }
             let mut next = run.start.addr();
             while next.0 < end {
                 let shown = tables.shown::<F>(at, next)?;
@@ -82,7 +113,7 @@ pub(super) unsafe fn check_root<F: Format, W: OpenWindow, S: Mmu>(
             }
         }
     }
-    Ok(Some(at))
+    Ok(())
 }
 
 /// Reads entry `index` of the table at `at`.
@@ -90,7 +121,7 @@ pub(super) fn entry<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: u
     let guard = window.open_low(at);
     let slot = guard.base().cast::<F::Slot>().wrapping_add(index);
     // SAFETY: the window reaches the table (`Setup::build_in`, point 2), which is aligned to its
-    // size (`check_root`, `Tables::shown`) and has more entries than `index`. Entries are atomics
+    // size (`check_kernel_root`, `Tables::shown`) and has more entries than `index`. Entries are atomics
     // of this type.
     unsafe { &*slot }.load()
 }
