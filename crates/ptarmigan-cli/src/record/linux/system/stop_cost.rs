@@ -3,12 +3,19 @@
 //! At the end of a call a task wakes its tracer, and its clock still runs. A tracer that sleeps on
 //! the task's CPU is put into a queue. One on another CPU is sent an interrupt, which takes several
 //! times as long, under a hypervisor most of all. So there are two costs.
+//!
+//! A call after a stop finds its caches cold, which is the stops' doing, too. So a cost is what a
+//! page that is mapped and unmapped takes longer with stops than without.
 use super::sys;
-use rustix::process::Pid;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of calls of which each cost is the median.
-const CALLS: usize = 33;
+/// Pages that are mapped and unmapped for the median of each cost.
+const PAGES: usize = 33;
+/// The size of a page, at least.
+const PAGE: usize = 4096;
 
 /// About how many nanoseconds of a call's time are its stops'.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,14 +44,16 @@ fn measure(filter: Option<&[libc::sock_filter]>) -> Option<StopCost> {
     let first = cpus.next()?;
     let program = filter
         .map(|filter| libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() });
+    let alone = Shared::new()?;
     // SAFETY: the child runs `calls` alone.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        calls(program.as_ref());
+        calls(alone.word(), program.as_ref());
     }
     sys::ok(pid.into()).ok()?;
-    let cost = sys::seize(pid).and_then(|()| sys::interrupt(pid)).ok().and_then(|()| {
-        let median = |tracer| median(pid, filter.is_some(), first, tracer);
+    let cost = alone.wait(pid).and_then(|alone| {
+        sys::seize(pid).and_then(|()| sys::interrupt(pid)).ok()?;
+        let median = |tracer| Some(median(pid, filter.is_some(), first, tracer)?.saturating_sub(alone) / 2);
         let together = median(first)?;
         let apart = cpus.next().and_then(median).unwrap_or(together);
         // One that another program delayed is no cost of the interrupt.
@@ -59,11 +68,64 @@ fn measure(filter: Option<&[libc::sock_filter]>) -> Option<StopCost> {
     cost
 }
 
-/// Makes calls until it is killed, in the child of a fork: calls of `brk` that change nothing. Touches
-/// no lock and no memory that another thread may have left half changed.
-fn calls(filter: Option<&libc::sock_fprog>) -> ! {
+/// A word that the child shares with this process: what a page takes without stops, in nanoseconds.
+struct Shared(*mut AtomicU64);
+
+impl Shared {
+    fn new() -> Option<Self> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, prot, MapFlags::SHARED) };
+        Some(Self(at.ok()?.cast()))
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: the mapping is aligned to pages, zero at first, and lives as long as `self`. Both
+        // processes access it as an atomic alone.
+        unsafe { &*self.0 }
+    }
+
+    /// Waits for the child to write it. `None` if that has ended.
+    fn wait(&self, child: i32) -> Option<u64> {
+        let child = WaitId::Pid(Pid::from_raw(child)?);
+        let ended =
+            || waitid(child.clone(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+        loop {
+            match self.word().load(Ordering::Acquire) {
+                0 if !matches!(ended(), Ok(None)) => return None,
+                0 => std::thread::yield_now(),
+                nanos => return Some(nanos),
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping has this length, and `word` cannot be borrowed any more. A failure
+        // leaks it.
+        let _ = unsafe { munmap(self.0.cast(), PAGE) };
+    }
+}
+
+/// Maps and unmaps pages until it is killed, in the child of a fork. Touches no lock and no memory
+/// that another thread may have left half changed.
+fn calls(alone: &AtomicU64, filter: Option<&libc::sock_fprog>) -> ! {
+    let page = || {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other, and nothing
+        // refers to it when it goes. A refused one is at an address that cannot be unmapped.
+        unsafe { libc::munmap(libc::mmap(std::ptr::null_mut(), PAGE, prot, flags, -1, 0), PAGE) };
+    };
+    let mut times = [0; PAGES];
+    for time in &mut times {
+        let begun = sys::now();
+        page();
+        *time = sys::now() - begun;
+    }
+    times.sort_unstable();
     // SAFETY: the calls are async-signal-safe. The filter is a valid program that lives until the
-    // call returns, for the child has a copy of its parent's memory; `brk` of 0 is refused.
+    // call returns, for the child has a copy of its parent's memory.
     unsafe {
         // The tracer may be killed before it traces.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -75,13 +137,14 @@ fn calls(filter: Option<&libc::sock_fprog>) -> ! {
                 libc::_exit(1);
             }
         }
-        loop {
-            libc::syscall(libc::SYS_brk, 0);
-        }
+    }
+    alone.store(times[PAGES / 2].max(1), Ordering::Release);
+    loop {
+        page();
     }
 }
 
-/// Returns the median of the times of calls, in nanoseconds, with the task and this thread on these
+/// Returns the median of the times of pages, in nanoseconds, with the task and this thread on these
 /// CPUs.
 fn median(pid: i32, filtered: bool, task: usize, tracer: usize) -> Option<u64> {
     for (of, cpu) in [(Pid::from_raw(pid), task), (None, tracer)] {
@@ -89,8 +152,9 @@ fn median(pid: i32, filtered: bool, task: usize, tracer: usize) -> Option<u64> {
         set.set(cpu);
         sched_setaffinity(of, &set).ok()?;
     }
-    let mut times = Vec::with_capacity(CALLS);
-    while times.len() < CALLS {
+    let mut times = Vec::with_capacity(PAGES);
+    let mut first = None;
+    while times.len() < PAGES {
         let status = next_stop(pid)?;
         libc::WIFSTOPPED(status).then_some(())?;
         let begins = match filtered {
@@ -101,12 +165,16 @@ fn median(pid: i32, filtered: bool, task: usize, tracer: usize) -> Option<u64> {
             let before = sys::scheduled_time(pid)?;
             sys::resume_to_syscall(pid, 0).ok()?;
             libc::WIFSTOPPED(next_stop(pid)?).then_some(())?;
-            times.push(sys::scheduled_time(pid)?.saturating_sub(before));
+            let took = sys::scheduled_time(pid)?.saturating_sub(before);
+            match first.take() {
+                None => first = Some(took),
+                Some(first) => times.push(first + took),
+            }
         }
         if filtered { sys::resume(pid, 0) } else { sys::resume_to_syscall(pid, 0) }.ok()?;
     }
     times.sort_unstable();
-    Some(times[CALLS / 2])
+    Some(times[PAGES / 2])
 }
 
 /// Waits for the next stop or the end of a task, and returns its status.
