@@ -4,8 +4,6 @@
 title="POSIX tests"
 # Exit statuses of the suite.
 statuses="0=pass 1=fail 2=unresolved 4=unsupported 5=untested"
-# Limits are guest time: 2 ns for each instruction, and a wait costs the host none.
-icount=shift=1,sleep=off
 interfaces="fork mlock mlockall mmap msync munlock munlockall munmap shm_open shm_unlink"
 
 prepare() {
