@@ -128,7 +128,8 @@ static void little_endian(uint8_t *to, uint32_t value, unsigned bytes) {
 }
 
 bool ptsan_log_begin(ptsan_log *log, ptsan_log_write write, void *to, const ptsan_log_machine *machine) {
-    uint8_t header[26] = {0x89, 'P', 'T', 'L', '\r', '\n', 0x1a, '\n', VERSION, 0, 12, 0};
+    uint8_t header[27] = {0x89, 'P', 'T', 'L', '\r', '\n', 0x1a, '\n', VERSION, 0, 12, 0};
+    unsigned length = 24;
     header[12] = machine->arch;
     header[13] = machine->flags;
     little_endian(header + 14, machine->cpus, 2);
@@ -136,11 +137,18 @@ bool ptsan_log_begin(ptsan_log *log, ptsan_log_write write, void *to, const ptsa
     header[20] = machine->va_bits;
     header[21] = machine->start_level;
     little_endian(header + 22, machine->devices, 2);
+    if (machine->exception_level > 1) {
+        header[10]++;
+        header[length++] = machine->exception_level;
+    }
     log->write = write, log->to = to, log->pc = 0, log->has_pc = false, log->lost = false;
-    log->check = check_of(0xffff, header, 24);
-    little_endian(header + 24, log->check, 2);
-    return hand_over(log, header, sizeof header);
+    log->exception_level = 0;
+    log->check = check_of(0xffff, header, length);
+    little_endian(header + length, log->check, 2);
+    return hand_over(log, header, length + 2);
 }
+
+void ptsan_log_of(ptsan_log *log, unsigned exception_level) { log->exception_level = (uint8_t)exception_level; }
 
 void ptsan_log_at(ptsan_log *log, uint64_t pc) { log->pc = pc, log->has_pc = true; }
 
@@ -189,8 +197,24 @@ bool ptsan_log_resume(ptsan_log *log, unsigned cpu) { return numbers(log, RESUME
 
 bool ptsan_log_leave(ptsan_log *log, unsigned cpu) { return numbers(log, LEAVE, 1, cpu, 0, 0, 0); }
 
+/* The number of fields of a scope. */
+static unsigned fields_of(unsigned scope) {
+    switch (scope) {
+    case PAGE:
+        return 2;
+    case RANGE:
+        return 4;
+    case EVERY_SPACE:
+        return 3;
+    case SPACE:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 /* An invalidation, by a reader of the tables: a CPU + 1 or 0, or a device. A level of its pages is the
- * last of the fields, plus 1. */
+ * last of the fields, plus 1. The exception level comes behind it. */
 static bool extent(ptsan_log *log, unsigned kind, uint64_t reader, unsigned scope, bool leaf_only,
                    const uint64_t *fields, unsigned count) {
     record r = begin(log, kind);
@@ -198,6 +222,13 @@ static bool extent(ptsan_log *log, unsigned kind, uint64_t reader, unsigned scop
     put_byte(&r, scope | (leaf_only ? LEAF_ONLY : 0));
     for (unsigned i = 0; i < count; i++) {
         put(&r, fields[i]);
+    }
+    if (log->exception_level != 0) {
+        if (count == fields_of(scope)) {
+            put(&r, 0);
+        }
+        put(&r, log->exception_level);
+        log->exception_level = 0;
     }
     return end(log, &r);
 }

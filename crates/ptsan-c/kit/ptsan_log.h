@@ -39,6 +39,7 @@ typedef struct ptsan_log {
     uint64_t pc;
     bool has_pc;
     bool lost;
+    uint8_t exception_level;
     uint16_t check;
 } ptsan_log;
 
@@ -86,6 +87,7 @@ typedef struct ptsan_log_machine {
     uint8_t va_bits;      /* AArch64: address bits that are translated. Needed there */
     uint8_t start_level;  /* AArch64 stage 2: the first level that is walked */
     uint16_t devices;     /* that walk the tables too */
+    uint8_t exception_level; /* AArch64: whose tables they are, 1 (as 0) to 3 */
 } ptsan_log_machine;
 
 /* In place of a table's level: not known. In place of a CPU: all at once. */
@@ -122,6 +124,10 @@ bool ptsan_log_begin(ptsan_log *log, ptsan_log_write write, void *to, const ptsa
 
 /* Gives the next record the virtual address of an instruction: the report names its function. */
 void ptsan_log_at(ptsan_log *log, uint64_t pc);
+
+/* Gives the next record of an invalidation the exception level that the instruction names, 1 to 3
+ * (AArch64): `TLBI VAE2` drops nothing of EL1. */
+void ptsan_log_of(ptsan_log *log, unsigned exception_level);
 
 /* One function for each record, in the order of the table in docs/ptsan-log.md. Addresses and sizes
  * are bytes, physical but for `va`. A size of 0 is the usual one of a table. */

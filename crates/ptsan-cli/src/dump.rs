@@ -3,7 +3,7 @@ use crate::failure::Failure;
 use crate::input::Input;
 use crate::symbols::Symbols;
 use clap::Args;
-use ptsan_log::{AccessKind, Header, Record, Scope};
+use ptsan_log::{AccessKind, ExceptionLevel, Header, Record, Scope};
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
@@ -85,8 +85,12 @@ pub(crate) fn header_line(header: &Header) -> String {
     let numbers = if header.common_numbers { ", common numbers" } else { "" };
     let locks = if header.locks { ", locks" } else { "" };
     let invalid = if header.keeps_invalid { ", keeps invalid entries" } else { "" };
+    let level = match header.exception_level {
+        ExceptionLevel::El1 => String::new(),
+        level => format!(", EL{}", level as u8),
+    };
     format!(
-        "{}, {} CPU{}{devices}{asids}{upper}{barriers}{bits}{stages}{numbers}{locks}{invalid}",
+        "{}, {} CPU{}{devices}{asids}{upper}{barriers}{bits}{stages}{numbers}{locks}{invalid}{level}",
         header.architecture,
         header.cpus,
         plural(header.cpus)
@@ -138,9 +142,9 @@ fn describe(header: &Header, record: &Record<'_>) -> String {
         }
         Record::DataMapped { space, va } => format!("{name} space {space:#x} {va:#x}"),
         Record::FlushesDone => name.to_owned(),
-        Record::Invalidate { cpu, scope, leaf_only, level } => {
+        Record::Invalidate { cpu, scope, leaf_only, level, exception_level } => {
             let cpu = cpu.map_or_else(|| "cpu all".to_owned(), reader);
-            format!("{name} {cpu} {}", extent(scope, leaf_only, level))
+            format!("{name} {cpu} {}", extent(scope, leaf_only, (level, exception_level)))
         }
         Record::SpaceCreated { space } | Record::SpaceDestroyed { space } => format!("{name} {space:#x}"),
         Record::OperationBegins { id } | Record::OperationEnds { id } => format!("{name} {id}"),
@@ -156,8 +160,8 @@ fn describe(header: &Header, record: &Record<'_>) -> String {
             let va = va.map_or_else(String::new, |va| format!(" {va:#x}"));
             format!("{name} {} {number}{va}", reader(cpu))
         }
-        Record::FlushQueued { device, scope, leaf_only, level } => {
-            format!("{name} {} {}", reader(device), extent(scope, leaf_only, level))
+        Record::FlushQueued { device, scope, leaf_only, level, exception_level } => {
+            format!("{name} {} {}", reader(device), extent(scope, leaf_only, (level, exception_level)))
         }
         Record::QueueCompleted { device } => format!("{name} {}", reader(device)),
         Record::DeviceEntry { device, phys, bytes, word, valid } => {
@@ -193,8 +197,13 @@ fn describe(header: &Header, record: &Record<'_>) -> String {
 }
 
 /// Describes the extent of an invalidation.
-fn extent(scope: Scope, leaf_only: bool, level: Option<u8>) -> String {
+fn extent(
+    scope: Scope,
+    leaf_only: bool,
+    (level, exception_level): (Option<u8>, Option<ExceptionLevel>),
+) -> String {
     let level = level.map_or_else(String::new, |level| format!(" level {level}"));
+    let of = exception_level.map_or_else(String::new, |level| format!(" of EL{}", level as u8));
     let leaf = if leaf_only { " leaf" } else { "" };
     let scope = match scope {
         Scope::Page { space, va } => format!("space {space:#x} {va:#x}"),
@@ -210,7 +219,7 @@ fn extent(scope: Scope, leaf_only: bool, level: Option<u8>) -> String {
         Scope::Space(space) => format!("space {space:#x}"),
         Scope::All => "everything".to_owned(),
     };
-    format!("{scope}{leaf}{level}")
+    format!("{scope}{leaf}{level}{of}")
 }
 
 /// Describes bytes: how many, and the first ones.

@@ -2,8 +2,8 @@
 //! byte, and are replayed. Skipped where that crate is not there, as in a package of this one.
 #![cfg(unix)]
 use ptsan_log::{
-    AccessKind, Architecture, BarrierKind, Content, Encoder, Header, MAX_BYTES, MAX_ENTRY, Record, Scope,
-    Written,
+    AccessKind, Architecture, BarrierKind, Content, Encoder, ExceptionLevel, Header, MAX_BYTES, MAX_ENTRY,
+    Record, Scope, Written,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -92,6 +92,11 @@ const KINDS: u64 = 39;
 const TEXT: &str = "Grüße aus dem Kern: 🐧 und noch viel mehr Text, der länger ist als die zweihundert Bytes, \
     die in einen Satz passen; darum wird er an einem Zeichen abgeschnitten, das nicht mehr ganz hineingeht: 🐧🐧🐧🐧🐧🐧";
 
+/// Returns the exception level of a number from 0 on, or none.
+fn exception_level(number: u64) -> Option<ExceptionLevel> {
+    [None, Some(ExceptionLevel::El1), Some(ExceptionLevel::El2), Some(ExceptionLevel::El3)][number as usize]
+}
+
 /// Returns a random scope of an invalidation, whether it spares paging-structure caches, and the
 /// level that it names.
 fn scope(n: &mut Numbers) -> (Scope, bool, Option<u8>) {
@@ -116,7 +121,13 @@ fn second(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
             let (scope, leaf_only, level) = scope(n);
             // The kit has no function for this one.
             let level = level.filter(|_| matches!(scope, Scope::Range { .. }));
-            Record::FlushQueued { device: n.cpu(), scope, leaf_only, level }
+            Record::FlushQueued {
+                device: n.cpu(),
+                scope,
+                leaf_only,
+                level,
+                exception_level: exception_level(n.below(4)),
+            }
         }
         1 => Record::QueueCompleted { device: n.cpu() },
         2 => {
@@ -174,7 +185,13 @@ fn record(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
         9 => Record::Leave { cpu: n.cpu() },
         10 => {
             let (scope, leaf_only, level) = scope(n);
-            Record::Invalidate { cpu: n.flag().then(|| n.cpu()), scope, leaf_only, level }
+            Record::Invalidate {
+                cpu: n.flag().then(|| n.cpu()),
+                scope,
+                leaf_only,
+                level,
+                exception_level: exception_level(n.below(4)),
+            }
         }
         11 => Record::SpaceCreated { space: value },
         12 => Record::SpaceDestroyed { space: value },
@@ -234,11 +251,11 @@ fn line(record: &Record<'_>) -> String {
         | Record::Leave { cpu }
         | Record::Running { cpu }
         | Record::Stage1Flushed { cpu } => format!("{name} {cpu}"),
-        Record::Invalidate { cpu, scope, leaf_only, level } => {
-            extent(cpu.map_or(-1, i32::from), scope, (leaf_only, level))
+        Record::Invalidate { cpu, scope, leaf_only, level, exception_level } => {
+            of(exception_level) + &extent(cpu.map_or(-1, i32::from), scope, (leaf_only, level))
         }
-        Record::FlushQueued { device, scope, leaf_only, level } => {
-            format!("queue-{}", extent(device.into(), scope, (leaf_only, level)))
+        Record::FlushQueued { device, scope, leaf_only, level, exception_level } => {
+            format!("{}queue-{}", of(exception_level), extent(device.into(), scope, (leaf_only, level)))
         }
         Record::QueueCompleted { device } => format!("{name} {device}"),
         Record::DeviceEntry { device, phys, bytes, word, valid } => {
@@ -278,6 +295,11 @@ fn line(record: &Record<'_>) -> String {
     }
 }
 
+/// Returns the line before that of an invalidation which names an exception level.
+fn of(exception_level: Option<ExceptionLevel>) -> String {
+    exception_level.map_or_else(String::new, |level| format!("of {}\n", level as u8))
+}
+
 /// Returns the line of an invalidation of this extent.
 fn extent(reader: i32, scope: Scope, (leaf_only, level): (bool, Option<u8>)) -> String {
     let leaf = u8::from(leaf_only);
@@ -309,7 +331,8 @@ fn header_line(header: &Header) -> String {
     let flags = [asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks, keeps_invalid];
     let flags: u8 = flags.iter().enumerate().map(|(bit, set)| u8::from(*set) << bit).sum();
     let Header { architecture, cpus, devices, table_bytes, va_bits, start_level, .. } = *header;
-    format!("{} {flags} {cpus} {table_bytes} {va_bits} {start_level} {devices}\n", architecture as u8)
+    let level = header.exception_level as u8;
+    format!("{} {flags} {cpus} {table_bytes} {va_bits} {start_level} {devices} {level}\n", architecture as u8)
 }
 
 #[test]
@@ -331,6 +354,7 @@ fn each_record_has_the_bytes_of_the_other_encoder() {
                 table_bytes: n.next() as u32,
                 va_bits: n.next() as u8,
                 start_level: n.next() as u8,
+                exception_level: exception_level(n.below(4)).unwrap_or_default(),
                 ..Header::new(Architecture::ALL[round % Architecture::ALL.len()], n.cpu() | 1)
             };
             let mut script = header_line(&header);

@@ -182,7 +182,7 @@ fn read(cpu: u16, va: u64) -> Record<'static> {
 }
 
 fn invalidate(cpu: Option<u16>, scope: Scope) -> Record<'static> {
-    Record::Invalidate { cpu, scope, leaf_only: false, level: None }
+    Record::Invalidate { cpu, scope, leaf_only: false, level: None, exception_level: None }
 }
 
 const FREE: Record<'_> = Record::TableFreed { phys: 0x2000, size: 0 };
@@ -202,7 +202,13 @@ fn after_tree(records: &[Record<'static>]) -> Vec<Record<'static>> {
 
 #[test]
 fn an_invalidation_in_the_queue_of_a_device_helps_when_it_was_waited_for() {
-    let queued = |scope| Record::FlushQueued { device: DEVICE, scope, leaf_only: false, level: None };
+    let queued = |scope| Record::FlushQueued {
+        device: DEVICE,
+        scope,
+        leaf_only: false,
+        level: None,
+        exception_level: None,
+    };
     let completed = Record::QueueCompleted { device: DEVICE };
     let page = |space, va| Scope::Page { space, va };
     let range = |space, start| Scope::Range { space, start, end: start + 0x2000, stride: 0x1000 };

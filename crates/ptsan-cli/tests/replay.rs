@@ -1,5 +1,7 @@
 //! The command, run on logs that the tests write.
-use ptsan_log::{AccessKind, Architecture, BarrierKind, Content, Encoder, Header, Record, Scope, Written};
+use ptsan_log::{
+    AccessKind, Architecture, BarrierKind, Content, Encoder, ExceptionLevel, Header, Record, Scope, Written,
+};
 
 mod common;
 
@@ -44,6 +46,7 @@ fn with_flush() -> Vec<Record<'static>> {
         scope: Scope::Page { space: 1, va: 0 },
         leaf_only: false,
         level: None,
+        exception_level: None,
     };
     [space(), vec![flush], freed()].concat()
 }
@@ -90,7 +93,13 @@ fn the_adversary_finds_what_only_a_walk_shows_and_repeats_itself() {
     // A log without stores: no record says which CPU may hold the table, unless it has walked.
     let memory = |phys, bytes: &'static [u8]| Record::Memory { phys, bytes };
     let table = |phys| Record::TableAllocated { phys, size: 0, level: None, content: Content::Unchecked };
-    let other = Record::Invalidate { cpu: Some(1), scope: Scope::All, leaf_only: false, level: None };
+    let other = Record::Invalidate {
+        cpu: Some(1),
+        scope: Scope::All,
+        leaf_only: false,
+        level: None,
+        exception_level: None,
+    };
     let mut records =
         vec![memory(0x1000, &[7, 0x20]), memory(0x2000, &[7, 0x30]), memory(0x3000, &[7, 0x40])];
     records.extend([0x1000, 0x2000, 0x3000, 0x4000].map(table));
@@ -127,7 +136,7 @@ fn each_scope_of_an_invalidation_covers_what_it_says() {
         (Some(1), Scope::All, false),
         (None, Scope::All, true),
     ] {
-        let flush = Record::Invalidate { cpu, scope, leaf_only: false, level: None };
+        let flush = Record::Invalidate { cpu, scope, leaf_only: false, level: None, exception_level: None };
         let created = Record::SpaceCreated { space: 2 };
         let records = [space(), vec![created, flush], freed()].concat();
         let (status, text) = replay(&log(&asids, &records), &["--no-seed"]);
@@ -144,7 +153,13 @@ fn an_invalidation_that_broadcasts_reaches_other_cpus() {
         records.push(Record::RootLoaded { cpu: 1, root: 0x1000, space: 1, flushes: false });
         records.push(Record::Access { cpu: 1, va: 0x123, kind: AccessKind::Read, user: true });
         records.extend(unmap);
-        records.push(Record::Invalidate { cpu, scope: Scope::All, leaf_only: false, level: None });
+        records.push(Record::Invalidate {
+            cpu,
+            scope: Scope::All,
+            leaf_only: false,
+            level: None,
+            exception_level: None,
+        });
         records.extend([Record::TableFreed { phys: 0x4000, size: 0 }, Record::Leave { cpu: 1 }]);
         records.extend(freed().into_iter().skip(1));
         let (found, text) = replay(&log(&machine(), &records), &["--no-seed"]);
@@ -155,7 +170,13 @@ fn an_invalidation_that_broadcasts_reaches_other_cpus() {
 /// Each CPU that is asked would take a look at all others.
 #[test]
 fn an_invalidation_that_broadcasts_is_cheap_with_many_cpus() {
-    let flush = Record::Invalidate { cpu: None, scope: Scope::All, leaf_only: false, level: None };
+    let flush = Record::Invalidate {
+        cpu: None,
+        scope: Scope::All,
+        leaf_only: false,
+        level: None,
+        exception_level: None,
+    };
     let records = [space(), vec![flush; 1000], freed()].concat();
     let (status, text) = replay(&log(&Header { cpus: u16::MAX, ..machine() }, &records), &[]);
     assert!(status == 0 && text.contains("invalidations: 1000"), "{text}");
@@ -182,7 +203,13 @@ fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
             Record::RootLoaded { cpu: 0, root: 0x2000, space: 1, flushes: false },
             Record::Access { cpu: 0, va: 0x10, kind: AccessKind::Read, user: true },
             store(0x3000, 0),
-            Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va: 0 }, leaf_only, level: None },
+            Record::Invalidate {
+                cpu: None,
+                scope: Scope::Page { space: 1, va: 0 },
+                leaf_only,
+                level: None,
+                exception_level: None,
+            },
             Record::TableFreed { phys: 0x4000, size: 0 },
             Record::Leave { cpu: 0 },
             Record::TableFreed { phys: 0x3000, size: 0 },
@@ -191,6 +218,69 @@ fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
         let (found, text) = replay(&log(&header, &records), &["--no-seed"]);
         assert_eq!(found, status, "{text}");
     }
+}
+
+/// A page of EL2 is unmapped, and its frame given back after `TLBI VAE2` or, by mistake, `TLBI VAE1`.
+#[test]
+fn an_invalidation_of_another_exception_level_drops_nothing() {
+    let levels = [ExceptionLevel::El1, ExceptionLevel::El2, ExceptionLevel::El3];
+    for (n, &exception_level) in levels.iter().enumerate() {
+        let header = Header { va_bits: 39, exception_level, ..Header::new(Architecture::Aarch64K4, 2) };
+        let table = |phys, level| Record::TableAllocated {
+            phys,
+            size: 0,
+            level: Some(level),
+            content: Content::Zero,
+        };
+        let store = |phys, value| Record::Store { phys, value, bytes: 8 };
+        let run = |named, seed: u64| {
+            let records = [
+                table(0x2000, 2),
+                table(0x3000, 1),
+                table(0x4000, 0),
+                store(0x4000, 0x9000 | 0x443),
+                store(0x3000, 0x4003),
+                store(0x2000, 0x3003),
+                Record::RootLoaded { cpu: 0, root: 0x2000, space: 1, flushes: false },
+                Record::RootLoaded { cpu: 1, root: 0x2000, space: 1, flushes: false },
+                Record::Access { cpu: 1, va: 0x10, kind: AccessKind::Read, user: false },
+                store(0x4000, 0),
+                Record::Invalidate {
+                    cpu: None,
+                    scope: Scope::Page { space: 1, va: 0 },
+                    leaf_only: false,
+                    level: None,
+                    exception_level: named,
+                },
+                Record::DataFreed { phys: 0x9000, size: 4096 },
+            ];
+            let log = log(&header, &[&records[..], &freed_of_el()].concat());
+            let (status, text) = replay(&log, &["--seed", &seed.to_string()]);
+            assert_eq!(text.contains("data-freed-before-flush"), status == 1, "{text}");
+            status
+        };
+        for seed in 1..=20 {
+            assert_eq!(run(Some(levels[(n + 1) % 3]), seed), 1, "{exception_level:?} seed {seed}");
+        }
+        for seed in 1..=200 {
+            let named = [Some(exception_level), None][seed as usize % 2];
+            assert_eq!(run(named, seed), 0, "{exception_level:?} seed {seed}");
+        }
+    }
+}
+
+/// Frees the tables of a space of three levels, which two CPUs have loaded.
+fn freed_of_el() -> Vec<Record<'static>> {
+    let flush = Record::Invalidate {
+        cpu: None,
+        scope: Scope::All,
+        leaf_only: false,
+        level: None,
+        exception_level: None,
+    };
+    let free = |phys| Record::TableFreed { phys, size: 0 };
+    let leave = |cpu| Record::Leave { cpu };
+    vec![leave(0), leave(1), flush, free(0x4000), free(0x3000), free(0x2000)]
 }
 
 #[test]
@@ -238,7 +328,13 @@ fn a_lazy_cpu_still_holds_what_it_held_and_a_space_that_is_destroyed_is_forgotte
 #[test]
 fn while_an_operation_is_under_way_old_translations_may_be_used() {
     let access = Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Read, user: true };
-    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Space(1), leaf_only: false, level: None };
+    let flush = Record::Invalidate {
+        cpu: Some(0),
+        scope: Scope::Space(1),
+        leaf_only: false,
+        level: None,
+        exception_level: None,
+    };
     let begin = Record::OperationBegins { id: 5 };
     let end = Record::OperationEnds { id: 5 };
     let mut records = space();
@@ -289,6 +385,7 @@ fn data_frames_are_checked_when_they_are_freed_used_again_or_made_tables() {
         scope: Scope::Page { space: 1, va: 0 },
         leaf_only: false,
         level: None,
+        exception_level: None,
     };
     let freed = Record::DataFreed { phys: 0x9000, size: 4096 };
     let reused = Record::DataReused { phys: 0x9000, size: 4096 };
@@ -328,6 +425,7 @@ fn a_space_built_before_its_root_is_loaded_needs_no_levels() {
         scope: Scope::Page { space: 1, va: 0 },
         leaf_only: false,
         level: None,
+        exception_level: None,
     };
     let end = [0x4000, 0x3000, 0x2000, 0x1000].map(|phys| Record::TableFreed { phys, size: 0 });
     let end = [&[Record::Leave { cpu: 0 }], &end[..]].concat();
@@ -396,6 +494,7 @@ fn with_barriers_a_flush_counts_between_two_of_them() {
             scope: Scope::Page { space: 1, va: 0 },
             leaf_only: true,
             level: None,
+            exception_level: None,
         },
         barrier(BarrierKind::Data),
         Record::FlushesDone,
@@ -424,6 +523,7 @@ fn a_store_over_an_entry_that_another_cpu_writes_through_is_an_exchange_or_loses
         scope: Scope::Page { space: 1, va: 0 },
         leaf_only: false,
         level: None,
+        exception_level: None,
     };
     // CPU 0 has the root loaded.
     for (cpu, record, lost) in [(1, store, true), (1, exchange, false), (0, store, false)] {
@@ -453,7 +553,13 @@ fn old_content_of_a_table_is_found_when_it_is_linked() {
 #[test]
 fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
     let table = |size, level| Record::TableAllocated { phys: 0x7000, size, level, content: Content::Zero };
-    let flush = |scope| Record::Invalidate { cpu: Some(0), scope, leaf_only: false, level: None };
+    let flush = |scope| Record::Invalidate {
+        cpu: Some(0),
+        scope,
+        leaf_only: false,
+        level: None,
+        exception_level: None,
+    };
     let other = Record::Access { cpu: 1, va: 0, kind: AccessKind::Read, user: true };
     let lies: Vec<(Record<'_>, &str, &str)> = vec![
         (
@@ -587,7 +693,13 @@ fn memory_beyond_the_limit_ends_the_replay() {
 /// A kernel flushes a number before it uses it.
 #[test]
 fn a_flush_of_a_space_that_nobody_announced_is_no_lie() {
-    let flush = |scope| Record::Invalidate { cpu: Some(0), scope, leaf_only: false, level: None };
+    let flush = |scope| Record::Invalidate {
+        cpu: Some(0),
+        scope,
+        leaf_only: false,
+        level: None,
+        exception_level: None,
+    };
     let mut records = with_flush();
     records.splice(0..0, [flush(Scope::Space(77)), flush(Scope::Page { space: 77, va: 0 })]);
     let (status, text) = replay(&log(&machine(), &records), &["--no-seed"]);
@@ -609,6 +721,7 @@ fn a_log_of_two_stages_needs_a_flush_of_stage_1_after_that_by_address() {
         scope: Scope::Page { space: 1, va },
         leaf_only: false,
         level: None,
+        exception_level: None,
     };
     let replayed = |two_stages, flushes: &[Record<'static>]| {
         let header =

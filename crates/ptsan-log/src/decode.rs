@@ -1,7 +1,8 @@
 //! Reads one record from bytes that may be arbitrary.
 use crate::header::SECOND_VERSION;
 use crate::record::{
-    AccessKind, BarrierKind, Content, EXCHANGED, MAX_BYTES, MAX_ENTRY, MAX_FILL, Record, Scope, kind,
+    AccessKind, BarrierKind, Content, EXCHANGED, ExceptionLevel, MAX_BYTES, MAX_ENTRY, MAX_FILL, Record,
+    Scope, kind,
 };
 use crate::wire::{Bad, CHECK_BYTES, Check, Fields};
 use core::fmt;
@@ -185,8 +186,9 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
                 0 => None,
                 cpu => Some(u16::try_from(cpu - 1).map_err(|_| ("CPU", Some(cpu)))?),
             };
-            let (scope, leaf_only, level) = scope(f)?;
-            Record::Invalidate { cpu, scope, leaf_only, level }
+            let (scope, leaf_only) = scope(f)?;
+            let (level, exception_level) = levels(f)?;
+            Record::Invalidate { cpu, scope, leaf_only, level, exception_level }
         }
         kind::SPACE_CREATED => Record::SpaceCreated { space: f.number("space")? },
         kind::SPACE_DESTROYED => Record::SpaceDestroyed { space: f.number("space")? },
@@ -215,8 +217,9 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
         }
         kind::FLUSH_QUEUED => {
             let device = f.small("device")?;
-            let (scope, leaf_only, level) = scope(f)?;
-            Record::FlushQueued { device, scope, leaf_only, level }
+            let (scope, leaf_only) = scope(f)?;
+            let (level, exception_level) = levels(f)?;
+            Record::FlushQueued { device, scope, leaf_only, level, exception_level }
         }
         kind::QUEUE_COMPLETED => Record::QueueCompleted { device: f.small("device")? },
         kind::DEVICE_ENTRY => device_entry(f)?,
@@ -260,9 +263,8 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
     }))
 }
 
-/// Reads the extent of an invalidation, and whether it spares paging-structure caches.
-/// Reads the scope of an invalidation, whether it spares tables, and the level that it names.
-fn scope(f: &mut Fields<'_>) -> Result<(Scope, bool, Option<u8>), Bad> {
+/// Reads the scope of an invalidation, and whether it spares tables.
+fn scope(f: &mut Fields<'_>) -> Result<(Scope, bool), Bad> {
     let what = f.byte("scope")?;
     let scope = match what & 0x7f {
         kind::PAGE => Scope::Page { space: f.number("space")?, va: f.number("address")? },
@@ -281,12 +283,21 @@ fn scope(f: &mut Fields<'_>) -> Result<(Scope, bool, Option<u8>), Bad> {
         kind::ALL => Scope::All,
         other => return Err(("scope", Some(other.into()))),
     };
-    // Logs of encoders that know no level end here.
+    Ok((scope, what & 0x80 != 0))
+}
+
+/// Reads the levels that an invalidation names, those of its pages and of its tables. Logs of
+/// encoders that know none end before them.
+fn levels(f: &mut Fields<'_>) -> Result<(Option<u8>, Option<ExceptionLevel>), Bad> {
     let level = match f.optional("level")? {
         None | Some(0) => None,
         Some(above) => Some(u8::try_from(above - 1).map_err(|_| ("level", Some(above)))?),
     };
-    Ok((scope, what & 0x80 != 0, level))
+    let exception_level = match f.optional("exception level")? {
+        None | Some(0) => None,
+        Some(number) => Some(ExceptionLevel::of(number).ok_or(("exception level", Some(number)))?),
+    };
+    Ok((level, exception_level))
 }
 
 fn access_kind(what: u64) -> Option<AccessKind> {

@@ -1,7 +1,7 @@
 //! Writes a log, record by record, without allocating.
 use crate::MAX_RECORD;
-use crate::header::{FIELDS, HEADER_BYTES, HEADER_START, Header};
-use crate::record::{EXCHANGED, MAX_BYTES, MAX_ENTRY, MAX_TEXT, Record, Scope, kind};
+use crate::header::{Header, MOST_HEADER_BYTES};
+use crate::record::{EXCHANGED, ExceptionLevel, MAX_BYTES, MAX_ENTRY, MAX_TEXT, Record, Scope, kind};
 use crate::wire::{CHECK_BYTES, Check, Payload};
 
 /// Where a log goes: a serial line, a buffer, a file.
@@ -57,11 +57,9 @@ impl<S: Sink> Encoder<S> {
     /// # Errors
     /// The sink's.
     pub fn new(mut sink: S, header: &Header) -> Result<Self, S::Error> {
-        let (fields, check) = header.bytes();
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[..HEADER_START + FIELDS].copy_from_slice(&fields);
-        bytes[HEADER_START + FIELDS..].copy_from_slice(&check.value().to_le_bytes());
-        sink.take(&bytes)?;
+        let mut bytes = [0; MOST_HEADER_BYTES];
+        let (end, check) = header.put(&mut bytes);
+        sink.take(&bytes[..end])?;
         Ok(Self { sink, check })
     }
 
@@ -160,9 +158,10 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
         Record::Lazy { cpu } => numbers(kind::LAZY, &[cpu.into()]),
         Record::Resume { cpu } => numbers(kind::RESUME, &[cpu.into()]),
         Record::Leave { cpu } => numbers(kind::LEAVE, &[cpu.into()]),
-        Record::Invalidate { cpu, scope, leaf_only, level } => {
+        Record::Invalidate { cpu, scope, leaf_only, level, exception_level } => {
             to.number(cpu.map_or(0, |cpu| u64::from(cpu) + 1));
-            put_scope(to, scope, leaf_only, level);
+            put_scope(to, scope, leaf_only);
+            put_levels(to, level, exception_level);
             kind::INVALIDATE
         }
         Record::SpaceCreated { space } => numbers(kind::SPACE_CREATED, &[space]),
@@ -179,9 +178,10 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
         Record::Access { cpu, va, kind, user } => {
             numbers(kind::ACCESS, &[cpu.into(), va, kind as u64 | u64::from(user) << 2])
         }
-        Record::FlushQueued { device, scope, leaf_only, level } => {
+        Record::FlushQueued { device, scope, leaf_only, level, exception_level } => {
             to.number(device.into());
-            put_scope(to, scope, leaf_only, level);
+            put_scope(to, scope, leaf_only);
+            put_levels(to, level, exception_level);
             kind::FLUSH_QUEUED
         }
         Record::QueueCompleted { device } => numbers(kind::QUEUE_COMPLETED, &[device.into()]),
@@ -229,7 +229,7 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
     }
 }
 
-fn put_scope(to: &mut Payload, scope: Scope, leaf_only: bool, level: Option<u8>) {
+fn put_scope(to: &mut Payload, scope: Scope, leaf_only: bool) {
     let what = match scope {
         Scope::Page { .. } => kind::PAGE,
         Scope::Range { .. } => kind::RANGE,
@@ -246,8 +246,16 @@ fn put_scope(to: &mut Payload, scope: Scope, leaf_only: bool, level: Option<u8>)
         Scope::Space(space) => numbers(&[space]),
         Scope::All => {}
     }
-    if let Some(level) = level {
-        to.number(u64::from(level) + 1);
+}
+
+/// Writes the levels that an invalidation names, those of its pages and of its tables: as many
+/// fields as it needs.
+fn put_levels(to: &mut Payload, level: Option<u8>, exception_level: Option<ExceptionLevel>) {
+    if level.is_some() || exception_level.is_some() {
+        to.number(level.map_or(0, |level| u64::from(level) + 1));
+    }
+    if let Some(exception_level) = exception_level {
+        to.number(exception_level as u64);
     }
 }
 

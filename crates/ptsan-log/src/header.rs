@@ -1,5 +1,6 @@
 //! The header: the machine of the log.
-use crate::wire::Check;
+use crate::record::ExceptionLevel;
+use crate::wire::{CHECK_BYTES, Check};
 use core::fmt;
 
 /// The first bytes of every log.
@@ -8,11 +9,14 @@ pub const MAGIC: [u8; 8] = *b"\x89PTL\r\n\x1a\n";
 pub const VERSION: u16 = 2;
 /// The version that added devices, readers, locks, numbers of spaces and tables of hypervisors.
 pub(crate) const SECOND_VERSION: u16 = 2;
-/// The bytes of the header that this crate writes, with its check.
+/// The bytes of the header that this crate writes, with its check. One more if the tables are those
+/// of another exception level than EL1.
 pub const HEADER_BYTES: usize = 26;
+/// The most bytes of the header that this crate writes.
+pub(crate) const MOST_HEADER_BYTES: usize = HEADER_BYTES + 1;
 /// The bytes of a header up to its length.
 pub const HEADER_START: usize = 12;
-/// The bytes behind the length, without the check.
+/// The bytes behind the length, without the check, that every header has.
 pub(crate) const FIELDS: usize = 12;
 
 const WITH_ASIDS: u8 = 1;
@@ -141,6 +145,9 @@ pub struct Header {
     /// Whether CPUs and devices keep entries that were not valid when a walk read them, until they
     /// are flushed (RISC-V without Svvptc).
     pub keeps_invalid: bool,
+    /// AArch64: the exception level whose translations the tables describe. An invalidation that
+    /// names another drops nothing.
+    pub exception_level: ExceptionLevel,
 }
 
 impl Header {
@@ -162,6 +169,7 @@ impl Header {
             common_numbers: false,
             locks: false,
             keeps_invalid: false,
+            exception_level: ExceptionLevel::El1,
         }
     }
 
@@ -171,12 +179,13 @@ impl Header {
         self.cpus.saturating_add(device)
     }
 
-    /// Returns the header as it is written, without its check, and the check.
-    pub(crate) fn bytes(&self) -> ([u8; HEADER_START + FIELDS], Check) {
-        let mut bytes = [0; HEADER_START + FIELDS];
+    /// Writes the header with its check. Returns how many bytes it has, and the check. The field
+    /// of the exception level is there if it is not the usual one.
+    pub(crate) fn put(&self, bytes: &mut [u8; MOST_HEADER_BYTES]) -> (usize, Check) {
+        let fields = FIELDS + usize::from(self.exception_level != ExceptionLevel::El1);
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[10..12].copy_from_slice(&(FIELDS as u16).to_le_bytes());
+        bytes[10..12].copy_from_slice(&(fields as u16).to_le_bytes());
         bytes[12] = self.architecture as u8;
         let flags = [
             (self.asids, WITH_ASIDS),
@@ -194,7 +203,13 @@ impl Header {
         bytes[20] = self.va_bits;
         bytes[21] = self.start_level;
         bytes[22..24].copy_from_slice(&self.devices.to_le_bytes());
-        (bytes, Check::new().with(&bytes))
+        let end = HEADER_START + fields;
+        if fields > FIELDS {
+            bytes[24] = self.exception_level as u8;
+        }
+        let check = Check::new().with(&bytes[..end]);
+        bytes[end..end + CHECK_BYTES].copy_from_slice(&check.value().to_le_bytes());
+        (end + CHECK_BYTES, check)
     }
 
     /// Reads magic, version and length. Returns the version, and how many bytes follow, without the
@@ -228,6 +243,10 @@ impl Header {
             return Err(HeaderError::NewArchitecture { architecture, needs, version });
         }
         let second = version >= SECOND_VERSION;
+        let exception_level = match bytes.get(FIELDS).filter(|_| second) {
+            None | Some(0) => ExceptionLevel::El1,
+            Some(level) => ExceptionLevel::of((*level).into()).ok_or(HeaderError::ExceptionLevel(*level))?,
+        };
         let flags = if second { b[1] } else { b[1] & FIRST_FLAGS };
         let header = Self {
             architecture,
@@ -244,6 +263,7 @@ impl Header {
             table_bytes: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
             va_bits: b[8],
             start_level: b[9],
+            exception_level,
         };
         if header.cpus.checked_add(header.devices).is_none() {
             return Err(HeaderError::TooMany { cpus: header.cpus, devices: header.devices });
@@ -272,6 +292,8 @@ pub enum HeaderError {
         /// The version of the log.
         version: u16,
     },
+    /// Tables of no exception level have this number.
+    ExceptionLevel(u8),
     /// It has neither CPUs nor devices.
     NoCpus,
     /// CPUs and devices together are more than 65,535.
@@ -296,6 +318,7 @@ impl fmt::Display for HeaderError {
                 f,
                 "{architecture}: version {needs} of the format has it, and the header says version {version}"
             ),
+            Self::ExceptionLevel(level) => write!(f, "exception level {level}; it is 1, 2 or 3"),
             Self::NoCpus => f.write_str("a machine without CPUs and devices"),
             Self::TooMany { cpus, devices } => {
                 write!(f, "{cpus} CPUs and {devices} devices; both together are at most 65535")

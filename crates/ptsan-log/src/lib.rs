@@ -6,8 +6,9 @@
 // The rooms. Each uses only those above it.
 mod wire;
 
-mod header;
 mod record;
+
+mod header;
 
 mod decode;
 mod encode;
@@ -22,7 +23,9 @@ pub use encode::{Encoder, Sink};
 pub use header::{Architecture, HEADER_BYTES, HEADER_START, Header, HeaderError, MAGIC, VERSION};
 #[cfg(feature = "std")]
 pub use reader::{Entry, ReadError, Reader, What};
-pub use record::{AccessKind, BarrierKind, Content, MAX_BYTES, MAX_ENTRY, MAX_FILL, MAX_TEXT, Record, Scope};
+pub use record::{
+    AccessKind, BarrierKind, Content, ExceptionLevel, MAX_BYTES, MAX_ENTRY, MAX_FILL, MAX_TEXT, Record, Scope,
+};
 pub use wire::Check;
 
 /// The most bytes of a record on the wire: kind, length, 255 bytes, check.

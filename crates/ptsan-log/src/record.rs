@@ -61,6 +61,32 @@ pub enum Scope {
     All,
 }
 
+/// An exception level of AArch64 that has translations of its own. Instructions that invalidate name
+/// one: `TLBI VAE1` does not reach the translations of EL2, nor `TLBI VAE2` those of EL1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExceptionLevel {
+    /// EL1 with EL0, and stage 2 below them.
+    #[default]
+    El1 = 1,
+    /// EL2: a hypervisor without `HCR_EL2.E2H`.
+    El2 = 2,
+    /// EL3.
+    El3 = 3,
+}
+
+impl ExceptionLevel {
+    /// Returns the level of a number on the wire.
+    pub(crate) const fn of(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::El1),
+            2 => Some(Self::El2),
+            3 => Some(Self::El3),
+            _ => None,
+        }
+    }
+}
+
 /// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -189,6 +215,11 @@ pub enum Record<'a> {
         leaf_only: bool,
         /// The level of the pages, if it names one: it drops no others, and no tables.
         level: Option<u8>,
+        /// The exception level, if it names one: it drops nothing of the tables of another
+        /// ([`Header::exception_level`]).
+        ///
+        /// [`Header::exception_level`]: crate::Header::exception_level
+        exception_level: Option<ExceptionLevel>,
     },
     /// An address space begins to be used, and may be flushed before it is loaded.
     SpaceCreated {
@@ -274,6 +305,11 @@ pub enum Record<'a> {
         leaf_only: bool,
         /// The level of the pages, if it names one: it drops no others, and no tables.
         level: Option<u8>,
+        /// The exception level, if it names one: it drops nothing of the tables of another
+        /// ([`Header::exception_level`]).
+        ///
+        /// [`Header::exception_level`]: crate::Header::exception_level
+        exception_level: Option<ExceptionLevel>,
     },
     /// The kernel waited until a device had carried out all that is in its queue.
     QueueCompleted {

@@ -2,9 +2,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ptsan_log::{
-    AccessKind, Architecture, BarrierKind, Check, Content, DecodeError, Encoder, HEADER_BYTES, Header,
-    HeaderError, MAX_BYTES, MAX_ENTRY, MAX_FILL, MAX_RECORD, MAX_TEXT, ReadError, Reader, Record, Scope,
-    What,
+    AccessKind, Architecture, BarrierKind, Check, Content, DecodeError, Encoder, ExceptionLevel,
+    HEADER_BYTES, Header, HeaderError, MAX_BYTES, MAX_ENTRY, MAX_FILL, MAX_RECORD, MAX_TEXT, ReadError,
+    Reader, Record, Scope, What,
 };
 
 /// A record whose text and bytes are its own.
@@ -43,9 +43,14 @@ fn scope() -> impl Strategy<Value = Scope> {
     ]
 }
 
-/// Whether an invalidation spares tables, and the level that it names.
-fn named() -> impl Strategy<Value = (bool, Option<u8>)> {
-    (any::<bool>(), proptest::option::of(0u8..255))
+/// Any exception level.
+fn exception_level() -> impl Strategy<Value = ExceptionLevel> {
+    prop_oneof![Just(ExceptionLevel::El1), Just(ExceptionLevel::El2), Just(ExceptionLevel::El3)]
+}
+
+/// Whether an invalidation spares tables, and the levels that it names.
+fn named() -> impl Strategy<Value = (bool, Option<u8>, Option<ExceptionLevel>)> {
+    (any::<bool>(), proptest::option::of(0u8..255), proptest::option::of(exception_level()))
 }
 
 /// Records that version 2 added.
@@ -55,11 +60,8 @@ fn second() -> impl Strategy<Value = Record<'static>> {
     let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
     let maybe = || proptest::option::of(any::<u64>());
     prop_oneof![
-        (cpu(), scope(), named()).prop_map(|(device, scope, (leaf_only, level))| Record::FlushQueued {
-            device,
-            scope,
-            leaf_only,
-            level
+        (cpu(), scope(), named()).prop_map(|(device, scope, (leaf_only, level, exception_level))| {
+            Record::FlushQueued { device, scope, leaf_only, level, exception_level }
         }),
         cpu().prop_map(|device| Record::QueueCompleted { device }),
         (cpu(), n(), 0u32..4, 0u8..8, 1..=u64::MAX).prop_map(|(device, phys, shift, word, valid)| {
@@ -130,8 +132,15 @@ fn plain() -> impl Strategy<Value = Record<'static>> {
         cpu().prop_map(|cpu| Record::Lazy { cpu }),
         cpu().prop_map(|cpu| Record::Resume { cpu }),
         cpu().prop_map(|cpu| Record::Leave { cpu }),
-        (proptest::option::of(cpu()), scope(), named())
-            .prop_map(|(cpu, scope, (leaf_only, level))| Record::Invalidate { cpu, scope, leaf_only, level }),
+        (proptest::option::of(cpu()), scope(), named()).prop_map(
+            |(cpu, scope, (leaf_only, level, exception_level))| Record::Invalidate {
+                cpu,
+                scope,
+                leaf_only,
+                level,
+                exception_level
+            }
+        ),
         n().prop_map(|space| Record::SpaceCreated { space }),
         n().prop_map(|space| Record::SpaceDestroyed { space }),
         (n(), n()).prop_map(|(phys, size)| Record::DataFreed { phys, size }),
@@ -178,7 +187,7 @@ fn header() -> impl Strategy<Value = Header> {
         Just((u16::MAX - 1, 1)),
         Just((0, u16::MAX))
     ];
-    (architecture, readers, flags, any::<u32>(), any::<u8>(), any::<u8>()).prop_map(
+    (architecture, readers, flags, any::<u32>(), any::<u8>(), any::<u8>(), exception_level()).prop_map(
         |(
             architecture,
             (cpus, devices),
@@ -186,6 +195,7 @@ fn header() -> impl Strategy<Value = Header> {
             table_bytes,
             va_bits,
             start_level,
+            exception_level,
         )| Header {
             architecture,
             cpus,
@@ -201,6 +211,7 @@ fn header() -> impl Strategy<Value = Header> {
             common_numbers,
             locks,
             keeps_invalid,
+            exception_level,
         },
     )
 }
@@ -256,6 +267,7 @@ fn sample() -> Vec<u8> {
             scope: Scope::Page { space: 1, va: !0 },
             leaf_only: true,
             level: None,
+            exception_level: None,
         },
         Record::SpaceCreated { space: 2 },
         Record::SpaceDestroyed { space: 2 },
@@ -272,7 +284,13 @@ fn sample() -> Vec<u8> {
         Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Write, user: true },
         Record::Leave { cpu: 0 },
         Record::TableFreed { phys: 0x1000, size: 0 },
-        Record::FlushQueued { device: 2, scope: Scope::Space(7), leaf_only: false, level: None },
+        Record::FlushQueued {
+            device: 2,
+            scope: Scope::Space(7),
+            leaf_only: false,
+            level: None,
+            exception_level: None,
+        },
         Record::QueueCompleted { device: 2 },
         Record::DeviceEntry { device: 2, phys: 0x5000, bytes: 16, word: 1, valid: 1 },
         Record::DeviceEntryWritten { phys: 0x5000, bytes: &[7; 16] },
@@ -301,7 +319,8 @@ proptest! {
         let bytes = written(&header, &records);
         let mut reader = Reader::new(&bytes[..]).unwrap();
         prop_assert_eq!(*reader.header(), header);
-        let mut offset = HEADER_BYTES as u64;
+        let more = usize::from(header.exception_level != ExceptionLevel::El1);
+        let mut offset = (HEADER_BYTES + more) as u64;
         for (n, (pc, record)) in records.iter().enumerate() {
             let entry = reader.next().unwrap().unwrap();
             prop_assert_eq!(entry.record, record.record());

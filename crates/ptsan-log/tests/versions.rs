@@ -1,8 +1,8 @@
 //! Versions of the format: logs of older ones are read as they always were, and a log has no record
 //! of a version that is newer than its header says.
 use ptsan_log::{
-    AccessKind, Architecture, BarrierKind, Check, Content, DecodeError, Encoder, HEADER_BYTES, HEADER_START,
-    Header, HeaderError, Reader, Record, Scope, VERSION, What, Written, decode,
+    AccessKind, Architecture, BarrierKind, Check, Content, DecodeError, Encoder, ExceptionLevel,
+    HEADER_BYTES, HEADER_START, Header, HeaderError, Reader, Record, Scope, VERSION, What, Written, decode,
 };
 
 /// A log that the encoder of version 1 wrote.
@@ -21,7 +21,13 @@ fn first() -> (Header, Vec<Record<'static>>) {
         start_level: 1,
         ..Header::new(Architecture::Stage2K16, 2)
     };
-    let invalidate = |cpu, scope, leaf_only| Record::Invalidate { cpu, scope, leaf_only, level: None };
+    let invalidate = |cpu, scope, leaf_only| Record::Invalidate {
+        cpu,
+        scope,
+        leaf_only,
+        level: None,
+        exception_level: None,
+    };
     let (start, end, stride) = (0, 0x8000, 0x1000);
     let records = vec![
         Record::TableAllocated { phys: 0x1000, size: 0, level: Some(3), content: Content::Unknown },
@@ -196,6 +202,34 @@ fn fields_of_a_header_of_version_2_mean_nothing_in_version_1() {
 }
 
 #[test]
+fn a_header_of_el2_has_a_field_more_and_others_are_as_they_were() {
+    let written = |exception_level| {
+        let header = Header { exception_level, ..Header::new(Architecture::Aarch64K4, 1) };
+        let mut log = Encoder::new(Written(Vec::new()), &header).unwrap();
+        log.end(false).unwrap();
+        let log = log.into_sink().0;
+        assert_eq!(*Reader::new(&log[..]).unwrap().header(), header);
+        log
+    };
+    let [usual, el2] = [ExceptionLevel::El1, ExceptionLevel::El2].map(written);
+    assert_eq!((usual[10], el2[10], el2[24]), (12, 13, 2));
+    assert_eq!((usual.len() - HEADER_BYTES, el2.len() - HEADER_BYTES), (5, 6));
+    for level in [4, 0xff] {
+        let with = log(2, &[], |header: &mut [u8]| header[10] = 12);
+        let mut fields = [&with[..HEADER_BYTES - 2], &[level]].concat();
+        fields[10] = 13;
+        let sum = Check::new().with(&fields).value().to_le_bytes();
+        let Some((0, What::Header(e))) = error(&[&fields[..], &sum].concat()) else { panic!("{level}") };
+        assert_eq!(e, HeaderError::ExceptionLevel(level));
+        assert_eq!(e.to_string(), format!("exception level {level}; it is 1, 2 or 3"));
+    }
+    // An invalidation of no such level.
+    let found = error(&log(2, &[&[0x0a, 4, 0, 4, 0, 4]], |_| {}));
+    let Some((1, What::Record(e))) = found else { panic!("{found:?}") };
+    assert_eq!(e.to_string(), "record of kind 0x0a: exception level cannot be 0x4");
+}
+
+#[test]
 fn a_header_needs_a_cpu_or_a_device_and_not_too_many() {
     let of = |version: u16, cpus: u16, devices: u16| {
         let log = log(version, &[], |header: &mut [u8]| {
@@ -241,8 +275,14 @@ fn the_example_of_the_document_is_what_the_encoder_writes() {
     let header = Header { devices: 1, ..Header::new(Architecture::X86_64, 2) };
     let mut log = Encoder::new(Written(Vec::new()), &header).unwrap();
     let device = header.device(0);
-    log.record(&Record::FlushQueued { device, scope: Scope::Space(1 << 32), leaf_only: false, level: None })
-        .unwrap();
+    log.record(&Record::FlushQueued {
+        device,
+        scope: Scope::Space(1 << 32),
+        leaf_only: false,
+        level: None,
+        exception_level: None,
+    })
+    .unwrap();
     log.record(&Record::QueueCompleted { device }).unwrap();
     log.end(false).unwrap();
     assert_eq!(log.into_sink().0, shown);

@@ -152,7 +152,16 @@ impl Recorder {
         if matches!(kind, Kind::PageInSpace | Kind::Space) && self.spaces.insert(second) {
             self.event(pc, &Record::SpaceCreated { space: second });
         }
-        self.event(pc, &Record::Invalidate { cpu: Some(cpu), scope, leaf_only: false, level: None });
+        self.event(
+            pc,
+            &Record::Invalidate {
+                cpu: Some(cpu),
+                scope,
+                leaf_only: false,
+                level: None,
+                exception_level: None,
+            },
+        );
     }
 
     /// The guest has ended.

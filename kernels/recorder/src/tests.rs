@@ -148,8 +148,12 @@ fn an_instruction_is_recorded_when_it_is_executed_with_its_own_operands() {
         Record::Mark { text } if text.starts_with("not recorded") => Some("a mark".into()),
         _ => None,
     });
-    let flush =
-        |scope| format!("{:?}", Record::Invalidate { cpu: Some(0), scope, leaf_only: false, level: None });
+    let flush = |scope| {
+        format!(
+            "{:?}",
+            Record::Invalidate { cpu: Some(0), scope, leaf_only: false, level: None, exception_level: None }
+        )
+    };
     let root = Record::RootLoaded { cpu: 0, root: BASE + 0x4000, space: 7, flushes: false };
     assert_eq!(
         seen,

@@ -6,8 +6,8 @@ use super::noted::Noted;
 use super::recent::Origin;
 use crate::symbols::Symbols;
 use ptsan::{
-    Access, AccessKind, Adversary, Arch, Barrier, Config, Content, DeviceEntry, Flush, Guard, GuestPage,
-    Hold, Kind, Operation, Reader, Sanitizer, Target,
+    Access, AccessKind, Adversary, Arch, Barrier, Config, Content, DeviceEntry, ExceptionLevel, Flush, Guard,
+    GuestPage, Hold, Kind, Operation, Reader, Sanitizer, Target,
 };
 use ptsan_log::{self as log, Entry, Header, Record, Scope};
 use std::collections::{BTreeSet, HashMap};
@@ -86,6 +86,7 @@ impl Machine {
             accessed_dirty: header.accessed_dirty,
             two_stages: header.two_stages,
             keeps_invalid: header.keeps_invalid,
+            exception_level: exception_level_of(header.exception_level),
             adversary: seed.map(Adversary::new),
             keep,
             track_origins: true,
@@ -225,9 +226,9 @@ impl Machine {
             Record::Lazy { cpu } => san.lazy(usize::from(cpu)),
             Record::Resume { cpu } => san.resume(usize::from(cpu)),
             Record::Leave { cpu } => san.leave(usize::from(cpu)),
-            Record::Invalidate { cpu, scope, leaf_only, level } => {
+            Record::Invalidate { cpu, scope, leaf_only, level, exception_level } => {
                 self.counts.invalidations += 1;
-                let flush = Flush { target: target(scope), leaf_only, level, ..Flush::all() };
+                let flush = flush_of(scope, leaf_only, level, exception_level);
                 match cpu {
                     Some(cpu) => san.flush(memory, usize::from(cpu), flush),
                     None => self.used.iter().for_each(|cpu| san.flush(memory, usize::from(*cpu), flush)),
@@ -276,12 +277,10 @@ impl Machine {
             Record::Stage1PartFlushed { cpu, number, va } => {
                 san.stage1_part_flushed(usize::from(cpu), number, va);
             }
-            Record::FlushQueued { device, scope, leaf_only, level } => {
+            Record::FlushQueued { device, scope, leaf_only, level, exception_level } => {
                 self.counts.queued += 1;
-                san.flush_queued(
-                    usize::from(device),
-                    Flush { target: target(scope), leaf_only, level, ..Flush::all() },
-                );
+                let flush = flush_of(scope, leaf_only, level, exception_level);
+                san.flush_queued(usize::from(device), flush);
             }
             Record::QueueCompleted { device } => san.queue_completed(memory, usize::from(device)),
             Record::DeviceEntry { device, phys, bytes, word, valid } => {
@@ -345,6 +344,25 @@ fn access(kind: log::AccessKind) -> AccessKind {
         log::AccessKind::Read => AccessKind::Read,
         log::AccessKind::Write => AccessKind::Write,
         log::AccessKind::Exec => AccessKind::Exec,
+    }
+}
+
+/// Returns the invalidation of a record.
+fn flush_of(
+    scope: Scope,
+    leaf_only: bool,
+    level: Option<u8>,
+    exception_level: Option<log::ExceptionLevel>,
+) -> Flush {
+    let exception_level = exception_level.map(exception_level_of);
+    Flush { target: target(scope), leaf_only, level, exception_level }
+}
+
+const fn exception_level_of(level: log::ExceptionLevel) -> ExceptionLevel {
+    match level {
+        log::ExceptionLevel::El1 => ExceptionLevel::El1,
+        log::ExceptionLevel::El2 => ExceptionLevel::El2,
+        log::ExceptionLevel::El3 => ExceptionLevel::El3,
     }
 }
 

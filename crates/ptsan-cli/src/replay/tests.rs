@@ -4,16 +4,20 @@ use super::machine::Machine;
 use crate::symbols::Symbols;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use ptsan_log::{AccessKind, Architecture, BarrierKind, Content, Entry, Header, Record, Scope};
+use ptsan_log::{
+    AccessKind, Architecture, BarrierKind, Content, Entry, ExceptionLevel, Header, Record, Scope,
+};
 
 /// Numbers that hit the limits, and a few small ones, so that records are about the same things.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0u64..4, 6 => (0u64..12).prop_map(|n| n << 12), 1 => any::<u64>(), 1 => Just(!0), 1 => Just(1 << 55)]
 }
 
-/// Whether an invalidation spares tables, and the level that it names.
-fn named() -> impl Strategy<Value = (bool, Option<u8>)> {
-    (any::<bool>(), proptest::option::of(0u8..9))
+/// Whether an invalidation spares tables, and the levels that it names.
+fn named() -> impl Strategy<Value = (bool, Option<u8>, Option<ExceptionLevel>)> {
+    let levels = [ExceptionLevel::El1, ExceptionLevel::El2, ExceptionLevel::El3];
+    let exception_level = proptest::option::of(proptest::sample::select(levels.to_vec()));
+    (any::<bool>(), proptest::option::of(0u8..9), exception_level)
 }
 
 fn scope() -> impl Strategy<Value = Scope> {
@@ -44,7 +48,7 @@ fn second() -> impl Strategy<Value = Record<'static>> {
     let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
     prop_oneof![
         3 => (device(), scope(), named())
-            .prop_map(|(device, scope, (leaf_only, level))| Record::FlushQueued { device, scope, leaf_only, level }),
+            .prop_map(|(device, scope, (leaf_only, level, exception_level))| Record::FlushQueued { device, scope, leaf_only, level, exception_level }),
         2 => device().prop_map(|device| Record::QueueCompleted { device }),
         3 => (device(), entry(), 0u32..4, 0u8..8, 1u64..4).prop_map(|(device, phys, shift, word, valid)| {
             Record::DeviceEntry { device, phys: phys >> (shift + 3) << (shift + 3), bytes: 8 << shift, word: word % (1 << shift), valid }
@@ -93,8 +97,8 @@ fn first() -> impl Strategy<Value = Record<'static>> {
         1 => cpu().prop_map(|cpu| Record::Lazy { cpu }),
         1 => cpu().prop_map(|cpu| Record::Resume { cpu }),
         1 => cpu().prop_map(|cpu| Record::Leave { cpu }),
-        3 => (proptest::option::of(cpu()), scope(), named()).prop_map(|(cpu, scope, (leaf_only, level))| {
-            Record::Invalidate { cpu, scope, leaf_only, level }}),
+        3 => (proptest::option::of(cpu()), scope(), named()).prop_map(|(cpu, scope, (leaf_only, level, exception_level))| {
+            Record::Invalidate { cpu, scope, leaf_only, level, exception_level }}),
         1 => n().prop_map(|space| Record::SpaceCreated { space }),
         1 => n().prop_map(|space| Record::SpaceDestroyed { space }),
         3 => (n(), 0u64..8).prop_map(|(phys, value)| Record::Exchange { phys: phys & !7, value, bytes: 8 }),

@@ -46,6 +46,9 @@ static bool record(ptsan_log *log, const char *name) {
     if (IS("at")) {
         return ptsan_log_at(log, number()), true;
     }
+    if (IS("of")) {
+        return ptsan_log_of(log, (unsigned)number()), true;
+    }
     if (IS("table-allocated")) {
         a = number(), b = number(), c = number(), d = number();
         return ptsan_log_table_allocated(log, a, b, (int)(int64_t)c, (ptsan_log_content)d);
@@ -234,7 +237,7 @@ static bool fail_later(void *to, const void *what, size_t length) {
 
 static int lost(void) {
     ptsan_log log;
-    ptsan_log_machine machine = {PTSAN_LOG_X86_64, 0, 1, 0, 0, 0, 0};
+    ptsan_log_machine machine = {PTSAN_LOG_X86_64, 0, 1, 0, 0, 0, 0, 0};
     static const uint8_t page[1000];
     most = 3;
     bool began = ptsan_log_begin(&log, fail_later, NULL, &machine);
@@ -256,6 +259,7 @@ int main(int argc, char **argv) {
     machine.arch = (uint8_t)number(), machine.flags = (uint8_t)number(), machine.cpus = (uint16_t)number();
     machine.table_bytes = (uint32_t)number(), machine.va_bits = (uint8_t)number();
     machine.start_level = (uint8_t)number(), machine.devices = (uint16_t)number();
+    machine.exception_level = (uint8_t)number();
     if (!ptsan_log_begin(&log, put, stdout, &machine)) {
         return 3;
     }
