@@ -436,12 +436,17 @@ impl RawKind {
         )
     }
 
-    /// Whether the task may be in the middle of a fork after this event as before it.
+    /// Whether a fork, or a change of segments, may follow that took effect when the task last gave up
+    /// a lock of an address space.
     pub(crate) fn keeps_lock(&self) -> bool {
         matches!(
             self,
             Self::Locked
+                | Self::LockedToRead
                 | Self::Released
+                | Self::Took { call: Call::Segment, .. }
+                | Self::Attached { .. }
+                | Self::Detached { .. }
                 | Self::Clone { .. }
                 | Self::TlbFlush { .. }
                 | Self::Idle

@@ -1,8 +1,10 @@
-//! The ranges that tasks of a shared space have changed last.
+//! The ranges in which tasks of a shared space have replaced mappings last.
 //!
-//! A look at pages takes a while, and tells what was there at one moment of it. What another task
-//! has changed meanwhile may have been seen before or after: its own events tell it in any case.
-use ptarmigan_trace::{FailedCall, Kind};
+//! A look at the pages that a call has made present takes a while, and other tasks run meanwhile. A
+//! page that it finds where another task has mapped since may be one of the new mapping, whose own
+//! events tell it. Where another task has only taken pages away, for example by `munmap` or
+//! `madvise`, a page that is found was there before: it belongs to the call.
+use ptarmigan_trace::Kind;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -25,19 +27,18 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// A call of a task has ended at a time. The heap ended at the page `heap_end`.
-    pub(super) fn add(&mut self, pid: i32, time: u64, kind: &Kind, heap_end: u64) {
-        for pages in changed_by(kind, heap_end).into_iter().flatten() {
-            if self.last.len() >= REMEMBERED
-                && let Some(oldest) = self.last.pop_front()
-            {
-                self.forgotten = oldest.time;
-            }
-            self.last.push_back(Change { pid, time, pages });
+    /// A call of a task has ended at a time.
+    pub(super) fn add(&mut self, pid: i32, time: u64, kind: &Kind) {
+        let Some(pages) = replaced_by(kind) else { return };
+        if self.last.len() >= REMEMBERED
+            && let Some(oldest) = self.last.pop_front()
+        {
+            self.forgotten = oldest.time;
         }
+        self.last.push_back(Change { pid, time, pages });
     }
 
-    /// Removes from `parts` everything that tasks but `pid` have changed since a time.
+    /// Removes from `parts` everything that tasks but `pid` have replaced since a time.
     pub(super) fn remove(&self, parts: &mut Vec<Range<u64>>, pid: i32, since: u64) {
         if since <= self.forgotten {
             parts.clear();
@@ -59,44 +60,43 @@ pub(super) fn remove(parts: &mut Vec<Range<u64>>, gone: &Range<u64>) {
         .collect();
 }
 
-/// Returns the ranges in which a call may take pages away or replace them.
-pub(super) fn changed_by(kind: &Kind, heap_end: u64) -> [Option<Range<u64>>; 2] {
-    let range = |start: u64, pages: u64| Some(start..start.saturating_add(pages));
+/// Returns the range in which a call may put another mapping in the place of an older one.
+pub(super) fn replaced_by(kind: &Kind) -> Option<Range<u64>> {
     match *kind {
-        Kind::Mmap { start, pages, .. }
-        | Kind::Munmap { start, pages }
-        | Kind::Madvise { start, pages, .. }
-        | Kind::Failed { call: FailedCall::Madvise { start, pages, .. }, .. } => [range(start, pages), None],
-        Kind::Mremap { from, old_pages, to, new_pages, .. } => [range(from, old_pages), range(to, new_pages)],
-        Kind::Failed { call: FailedCall::Mremap { start, pages, to, .. }, .. } => {
-            [range(start, pages), range(to, pages)]
+        Kind::Mmap { start, pages, .. } | Kind::Mremap { to: start, new_pages: pages, .. } => {
+            Some(start..start.saturating_add(pages))
         }
-        Kind::Brk { end } => [range(end, heap_end.saturating_sub(end)), None],
-        _ => [None, None],
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ptarmigan_trace::{MapFlags, Prot};
 
     #[test]
-    fn what_others_changed_since_is_taken_away() {
+    fn ranges_that_others_replaced_since_are_taken_away() {
         let mut changes = Changes::default();
-        changes.add(1, 10, &Kind::Munmap { start: 0, pages: 100 }, 0);
-        changes.add(2, 20, &Kind::Munmap { start: 20, pages: 10 }, 0);
-        changes.add(3, 30, &Kind::Mremap { from: 40, old_pages: 1, to: 50, new_pages: 2, keep: false }, 0);
+        let map = |start, pages| Kind::Mmap { start, pages, prot: Prot(3), flags: MapFlags(MapFlags::ANON) };
+        changes.add(1, 10, &map(0, 100));
+        changes.add(2, 20, &map(20, 10));
+        changes.add(3, 30, &Kind::Mremap { from: 40, old_pages: 1, to: 50, new_pages: 2, keep: false });
+        // These only take pages away.
+        changes.add(2, 40, &Kind::Munmap { start: 0, pages: 100 });
+        changes.add(2, 40, &Kind::Madvise { start: 0, pages: 100, advice: 4 });
+        changes.add(2, 40, &Kind::Brk { end: 1 });
         let left = |pid, since| {
             let mut parts = vec![0..60, 70..80];
             changes.remove(&mut parts, pid, since);
             parts
         };
-        assert_eq!(left(1, 11), [0..20, 30..40, 41..50, 52..60, 70..80]);
+        assert_eq!(left(1, 11), [0..20, 30..50, 52..60, 70..80]);
         assert_eq!(left(3, 20), [0..20, 30..60, 70..80]);
         assert_eq!(left(3, 10), Vec::<Range<u64>>::new());
         // More than are remembered.
         for _ in 0..REMEMBERED {
-            changes.add(1, 40, &Kind::Munmap { start: 200, pages: 1 }, 0);
+            changes.add(1, 40, &map(200, 1));
         }
         let mut parts = vec![0..60, 70..80];
         changes.remove(&mut parts, 1, 30);

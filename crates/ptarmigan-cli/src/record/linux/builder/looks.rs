@@ -1,8 +1,8 @@
 //! Records what was found at looks at tasks: present pages and counts of tables.
 //!
-//! A look takes a while, and others that share the space may run meanwhile. Pages are written only
-//! if no other task could have changed their range ([`changes`](super::changes)).
-use super::changes::{changed_by, remove};
+//! A look takes a while, and others that share the space may run meanwhile. Pages of a call are
+//! written only where no other task could have mapped since ([`changes`](super::changes)).
+use super::changes::{remove, replaced_by};
 use super::state::{ExpectedLook, TraceBuilder};
 use super::syscall::event_of;
 use crate::record::linux::raw::MmCall;
@@ -61,9 +61,11 @@ impl<W: Write> TraceBuilder<'_, W> {
             _ => false,
         };
         if may_follow && self.started && self.space_of(pid).is_some_and(|space| space.users > 1) {
+            let private = args[3] & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;
+            let writes = call == MmCall::Mmap && private && args[2] & libc::PROT_WRITE as u64 != 0;
             let (place, since) = (self.queue.open(), self.now);
             if let Some(task) = self.tasks.get_mut(&pid) {
-                task.look = Some(ExpectedLook { place, since });
+                task.look = Some(ExpectedLook { place, since, writes });
             }
         }
     }
@@ -76,34 +78,35 @@ impl<W: Write> TraceBuilder<'_, W> {
         pages: u64,
         write: bool,
     ) -> Result<(), WriteError> {
+        let task = self.tasks.get(&pid).filter(|task| task.recorded && self.started);
+        let looked = task.and_then(|task| Some((task.look?, task.number, task.cpu)));
+        let write = write || looked.is_some_and(|(look, ..)| look.writes);
         // The program asked for them.
         let flags = FaultFlags(if write { FaultFlags::WRITE } else { 0 } | FaultFlags::USER);
-        let task = self.tasks.get(&pid).filter(|task| task.recorded && self.started);
-        let Some((look, number, cpu)) = task.and_then(|task| Some((task.look?, task.number, task.cpu)))
-        else {
+        let Some((look, number, cpu)) = looked else {
             return self.put(pid, Kind::Touched { start, pages, flags });
         };
-        for part in self.unchanged(pid, start..start + pages, look.since) {
+        for part in self.not_replaced(pid, start..start + pages, look.since) {
             let kind = Kind::Touched { start: part.start, pages: part.end - part.start, flags };
             self.queue.add(look.place, self.now, Event { task: number, cpu, kind })?;
         }
         Ok(())
     }
 
-    /// Returns the parts of a range that no other task of the space may have changed since a time.
-    fn unchanged(&self, pid: i32, range: Range<u64>, since: u64) -> Vec<Range<u64>> {
+    /// Returns the parts of a range in which no other task of the space may have put a mapping since
+    /// a time.
+    fn not_replaced(&self, pid: i32, range: Range<u64>, since: u64) -> Vec<Range<u64>> {
         let mut parts = vec![range];
         let Some(space) = self.tasks.get(&pid).map(|task| task.space) else { return parts };
-        let heap_end = self.spaces.get(&space).map_or(0, |space| {
+        if let Some(space) = self.spaces.get(&space) {
             space.changes.remove(&mut parts, pid, since);
-            space.known.heap_end()
-        });
+        }
         let others = self.tasks.iter().filter(|(other, task)| **other != pid && task.space == space);
         for (call, args, _) in others.filter_map(|(_, task)| task.call) {
             // Where it will be if it does as it is told.
             let result = if call == MmCall::Mremap { args[4] } else { args[0] };
             let kind = event_of(call, args, result as i64);
-            for gone in kind.iter().flat_map(|kind| changed_by(kind, heap_end)).flatten() {
+            if let Some(gone) = kind.as_ref().and_then(replaced_by) {
                 remove(&mut parts, &gone);
             }
         }

@@ -238,7 +238,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     let event = event.map(|kind| Event { task: number, cpu, kind });
                     if let (Some(event), Some(space)) = (event, self.spaces.get_mut(&task.space)) {
                         if space.users > 1 {
-                            space.changes.add(pid, self.now, &event.kind, space.known.heap_end());
+                            space.changes.add(pid, self.now, &event.kind);
                         }
                         space.known.forget_by(&event.kind);
                     }
@@ -263,11 +263,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Attached { start, pages, prot, segment } => {
                 let segment = if segment { MapFlags::SEGMENT } else { 0 };
                 let flags = MapFlags(MapFlags::SHARED | MapFlags::ANON | segment);
-                self.put(pid, Kind::Mmap { start, pages, prot, flags })?;
+                self.segments(pid, Kind::Mmap { start, pages, prot, flags })?;
                 let object = Object::SharedMemory;
                 self.put(pid, Kind::Note(Note::Mapped { start, pages, object, name: None }))?;
             }
-            RawKind::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
+            RawKind::Detached { start, pages } => self.segments(pid, Kind::Munmap { start, pages })?,
             RawKind::Touched { start, pages, write } => {
                 self.touched(pid, start, pages, write)?;
             }
@@ -317,6 +317,27 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             task.fault = (shared && self.queue.end() > place).then_some(place);
         }
         Ok(())
+    }
+
+    /// Records a change by `shmat`, `shmdt` or `remap_file_pages`, which the stop after the call tells.
+    /// It stands where its task last gave up the space's lock: a fork of another task may come
+    /// before the stop.
+    fn segments(&mut self, pid: i32, kind: Kind) -> Result<(), WriteError> {
+        let Some(task) = self.tasks.get_mut(&pid).filter(|task| self.started && task.recorded) else {
+            return Ok(());
+        };
+        let place = task.released[1].take();
+        let event = Event { task: task.number, cpu: task.cpu, kind };
+        if let Some(space) = self.spaces.get_mut(&task.space) {
+            if space.users > 1 {
+                space.changes.add(pid, self.now, &kind);
+            }
+            space.known.forget_by(&kind);
+        }
+        match place {
+            Some(place) => self.queue.resolve(place, self.now, Some(event)),
+            None => self.queue.push(self.now, event),
+        }
     }
 
     fn clone(&mut self, pid: i32, child: i32, flags: u64) -> Result<(), WriteError> {

@@ -22,6 +22,9 @@ pub(super) struct ExpectedLook {
     pub(super) place: u64,
     /// When the call ended.
     pub(super) since: u64,
+    /// Whether the call has written the pages. A fork of another task may have shared them by the
+    /// time of the look, which then no longer tells.
+    pub(super) writes: bool,
 }
 
 /// The usual limit of a stack, in pages: 8 MiB. A reader takes it by default.
@@ -37,7 +40,7 @@ pub(super) struct SpaceUsers {
     /// Where events have made tables.
     pub(super) known: KnownTables,
     pub(super) program: Program,
-    /// What its tasks have changed last, if there are several.
+    /// The mappings that its tasks have replaced last, if there are several.
     pub(super) changes: Changes,
 }
 
@@ -65,7 +68,7 @@ pub(super) struct TaskState {
     pub(super) clone_by: Option<Option<PlaceId>>,
     /// The places of the last two times that the task gave up a lock of an address space outside
     /// those system calls. A fork gives up the copy's lock and then its own space's, and stands
-    /// where it gave up the first.
+    /// where it gave up the first. `shmat` and its like stand where it gave up the newest.
     pub(super) released: [Option<u64>; 2],
     /// The place of its last event, if that is a fault in a space that other tasks share.
     pub(super) fault: Option<u64>,

@@ -64,11 +64,6 @@ impl KnownTables {
         self.copied = true;
     }
 
-    /// Returns the page at which the heap ends, 0 before it is known.
-    pub(crate) fn heap_end(&self) -> u64 {
-        self.heap_end
-    }
-
     /// Forgets the tables that a call may have freed.
     pub(crate) fn forget_by(&mut self, kind: &Kind) {
         match *kind {

@@ -168,10 +168,12 @@ fn pages_that_a_call_made_present_stand_behind_it_without_those_of_others() {
         [(pid, what), (pid, RawKind::Locked), (pid, RawKind::Leave { result: 0 })]
     };
     let touch = |pid, start| (pid, RawKind::Touched { start, pages: 10, write: false });
-    let unmap = |pid, start: u64| {
-        let args = [start << PAGE_SHIFT, 4 << PAGE_SHIFT, 0, 0, 0];
-        (pid, RawKind::Enter { call: MmCall::Munmap, args })
+    let calls = |call, pid, start: u64| {
+        let args = [start << PAGE_SHIFT, 4 << PAGE_SHIFT, 3, 0x32, 0];
+        (pid, RawKind::Enter { call, args })
     };
+    let (map, unmap) =
+        (|pid, start| calls(MmCall::Mmap, pid, start), |pid, start| calls(MmCall::Munmap, pid, start));
     let left = |pid| (pid, RawKind::Leave { result: 0 });
     let shared = [clone(100, 101, THREAD)];
     let with = |between: &[(i32, RawKind)]| {
@@ -180,10 +182,18 @@ fn pages_that_a_call_made_present_stand_behind_it_without_those_of_others() {
     };
     let all = [(0x100, 10), (0x200, 10)];
     assert_eq!(touched(&with(&[])), all);
-    // Unmapped by another thread meanwhile, or about to be.
+    // Another mapping of another thread meanwhile, or about to be.
     let rest = [(0x100, 2), (0x106, 4), (0x200, 10)];
-    assert_eq!(touched(&with(&[unmap(101, 0x102), left(101)])), rest);
-    assert_eq!(touched(&with(&[unmap(101, 0x102)])), rest);
+    let mapped = (101, RawKind::Leave { result: 0x102 << PAGE_SHIFT });
+    assert_eq!(touched(&with(&[map(101, 0x102), mapped])), rest);
+    assert_eq!(touched(&with(&[map(101, 0x102)])), rest);
+    // Pages that another thread has unmapped since were there: a fork between copied their tables.
+    for between in [&[unmap(101, 0x102), left(101)][..], &[unmap(101, 0x102)]] {
+        let events = with(between);
+        let unmapped = events.iter().position(|(_, kind)| matches!(kind, Kind::Munmap { .. }));
+        let pages = events.iter().rposition(|(_, kind)| matches!(kind, Kind::Touched { .. }));
+        assert!(touched(&events) == all && unmapped.is_none_or(|at| pages < Some(at)), "{events:?}");
+    }
     // A fork after the call copies the tables that the call has made.
     let events = with(&[clone(101, 102, 0)]);
     let fork = events.iter().position(|(_, kind)| matches!(kind, Kind::Clone { kind: CloneKind::Fork, .. }));
@@ -192,6 +202,55 @@ fn pages_that_a_call_made_present_stand_behind_it_without_those_of_others() {
     // Before the call: it made them present again.
     let before = [&shared[..], &[unmap(101, 0x102), left(101)], &fill(100), &[touch(100, 0x100)]].concat();
     assert_eq!(touched(&run(&before)), [(0x100, 10)]);
+}
+
+#[test]
+fn a_segment_is_attached_before_a_fork_that_precedes_the_stop() {
+    let released = |pid| [(pid, RawKind::Locked), (pid, RawKind::Released)];
+    let attached = RawKind::Attached { start: 0x100, pages: 4, prot: Prot(3), segment: true };
+    let detached = RawKind::Detached { start: 0x100, pages: 4 };
+    for told in [attached, detached] {
+        let took = RawKind::Took { call: Call::Segment, nanos: 1, away: 0 };
+        let events = run(&[
+            &[clone(100, 101, THREAD)][..],
+            &released(100),
+            &released(101),
+            &released(101),
+            &[clone(101, 102, 0), (100, took), (100, told), fault(100, 7)],
+        ]
+        .concat());
+        let at = |wanted: fn(&Kind) -> bool| events.iter().position(|(_, kind)| wanted(kind));
+        let changed = at(|kind| matches!(kind, Kind::Mmap { .. } | Kind::Munmap { .. }));
+        let fork = at(|kind| matches!(kind, Kind::Clone { kind: CloneKind::Fork, .. }));
+        assert!(changed.is_some() && changed < fork, "{events:?}");
+    }
+}
+
+#[test]
+fn pages_that_mmap_wrote_are_written_though_a_fork_shares_them() {
+    let written = |prot, flags| {
+        let args = [0x100 << PAGE_SHIFT, 4 << PAGE_SHIFT, prot, flags, 0];
+        let events = run(&[
+            clone(100, 101, THREAD),
+            (100, RawKind::Enter { call: MmCall::Mmap, args }),
+            (100, RawKind::Leave { result: 0x100 << PAGE_SHIFT }),
+            clone(101, 102, 0),
+            // The look comes after the fork: no page is the process's own.
+            (100, RawKind::Touched { start: 0x100, pages: 4, write: false }),
+            fault(100, 7),
+        ]);
+        let flags = events.iter().find_map(|(_, kind)| match kind {
+            Kind::Touched { flags, .. } => Some(flags.0 & FaultFlags::WRITE != 0),
+            _ => None,
+        });
+        flags.expect("the pages")
+    };
+    let locked = libc::MAP_LOCKED as u64;
+    // Private and writable; private and read only; shared.
+    assert_eq!(
+        [(3, 2), (1, 2), (3, 1)].map(|(prot, kind)| written(prot, kind | locked)),
+        [true, false, false]
+    );
 }
 
 #[test]
