@@ -63,6 +63,20 @@ pub fn tables_of<F: Format, M: SpaceMachine>(space: &SpaceMut<'_, F, M>, kind: K
     parts.map(|(piece, _)| of(piece).saturating_sub(1)).sum()
 }
 
+/// Returns whether a call makes pages of a file present because the memory is locked, as far as the
+/// file goes: no event tells where that is. The replay takes all of them as present.
+pub fn ends_unknown<F: Format, M: SpaceMachine>(space: &SpaceMut<'_, F, M>, kind: Kind) -> bool {
+    let locked = |tag: Tag| tag & tags::LOCKS == tags::LOCKED;
+    match kind {
+        Kind::Mmap { flags, .. } => flags.0 & MapFlags::ANON == 0 && locked(space.default_tag()),
+        Kind::Mremap { from, old_pages, new_pages, .. } if old_pages == 0 || old_pages < new_pages => {
+            let area = space.area(VirtAddr(from << PAGE));
+            area.is_some_and(|area| area.flags.has(AreaFlags::BACKED) && locked(area.tag))
+        }
+        _ => false,
+    }
+}
+
 /// Follows advice about huge pages, which otherwise is only noted, and that of `MAP_STACK` against
 /// them.
 ///

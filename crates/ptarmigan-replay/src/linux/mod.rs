@@ -12,7 +12,7 @@ mod options;
 mod pieces;
 mod tags;
 
-pub use calls::{SPLIT, call, follow_advice, forked, is_found, tables_of};
+pub use calls::{SPLIT, call, ends_unknown, follow_advice, forked, is_found, tables_of};
 pub use error::CallError;
 pub use faults::{HugeFaults, huge_only, is_huge_only, refused};
 pub use objects::has_page;

@@ -282,6 +282,9 @@ pub struct TruthReport {
     /// Tables, of all samples, that the recording knows from the pages present at stops only: the
     /// comparison does not cover these.
     pub tables_from_stops: u64,
+    /// Calls that made pages of a file present because the memory is locked. No event tells where
+    /// the file ends, so the replay may have tables beyond its end that Linux did not make.
+    pub ends_unknown: u64,
     /// The tasks of the first ten samples that differed.
     pub first_differing_tasks: Vec<u32>,
 }
@@ -295,8 +298,8 @@ impl TruthReport {
             differences.entry(i64::from(*own) - i64::from(*linux)).or_default()[when] += 1;
         }
         let first_differing_tasks = outcome.differing.iter().take(10).map(|s| s.task).collect();
-        let &Outcome { checked, equal, found: tables_from_stops, .. } = outcome;
-        TruthReport { checked, equal, differences, tables_from_stops, first_differing_tasks }
+        let &Outcome { checked, equal, found: tables_from_stops, ends_unknown, .. } = outcome;
+        TruthReport { checked, equal, differences, tables_from_stops, ends_unknown, first_differing_tasks }
     }
 }
 

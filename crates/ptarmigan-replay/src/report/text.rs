@@ -218,7 +218,7 @@ impl PolicyReport {
         if let Some(zero) = &self.zero {
             zero.write(out)?;
         }
-        let TruthReport { checked, equal, tables_from_stops, .. } = self.truth;
+        let TruthReport { checked, equal, tables_from_stops, ends_unknown, .. } = self.truth;
         if checked > 0 {
             writeln!(
                 out,
@@ -229,6 +229,12 @@ impl PolicyReport {
                 writeln!(
                     out,
                     "         {tables_from_stops} tables are known from pages found at stops only"
+                )?;
+            }
+            if ends_unknown > 0 {
+                writeln!(
+                    out,
+                    "         {ends_unknown} mappings of locked files may have tables beyond the file's end"
                 )?;
             }
             for (i, what) in trace.not_recorded.iter().enumerate() {

@@ -10,8 +10,8 @@ use super::watch::Watch;
 use crate::input::schedule::{Op, Program};
 use crate::input::trace::{PackedEvent, PackedKind, Trace};
 use crate::linux::{
-    CallError, HugeFaults, PAGE, begin, call, follow_advice, forked, huge_only, is_found, is_huge_only,
-    refused, tables_of,
+    CallError, HugeFaults, PAGE, begin, call, ends_unknown, follow_advice, forked, huge_only, is_found,
+    is_huge_only, refused, tables_of,
 };
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId};
@@ -319,19 +319,22 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
             self.outcome.skipped += 1;
             return Ok(());
         };
-        let made = space.edit(on, |mut edit| {
+        let (made, unknown) = space.edit(on, |mut edit| {
             let before = counted_tables(&edit);
             let tables = tables_of(&edit, kind);
             if tables > all() {
                 return Err(none(tables));
             }
+            let unknown = ends_unknown(&edit, kind);
             call(&mut edit, kind)?;
             if large_pages {
                 follow_advice(&mut edit, kind)?;
             }
-            Ok(if found { u64::from(counted_tables(&edit).abs_diff(before)) } else { 0 })
+            let made = if found { counted_tables(&edit).abs_diff(before) } else { 0 };
+            Ok((made, unknown))
         })??;
-        self.outcome.found += made;
+        self.outcome.found += u64::from(made);
+        self.outcome.ends_unknown += u64::from(unknown);
         Ok(())
     }
 

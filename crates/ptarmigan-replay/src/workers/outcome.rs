@@ -41,6 +41,8 @@ pub struct Outcome {
     pub refused: u64,
     /// Tables that were made, or taken away, because pages were found at a stop.
     pub found: u64,
+    /// Calls that made pages of locked files present, up to an end that no event tells.
+    pub ends_unknown: u64,
     /// Calls that the address space refused.
     pub odd: u64,
     /// The first refused call: event, task, reason.
@@ -86,6 +88,7 @@ impl Outcome {
             all.outside += part.outside;
             all.refused += part.refused;
             all.found += part.found;
+            all.ends_unknown += part.ends_unknown;
             all.odd += part.odd;
             all.first_odd = all.first_odd.into_iter().chain(part.first_odd).min_by_key(|first| first.0);
             all.skipped += part.skipped;

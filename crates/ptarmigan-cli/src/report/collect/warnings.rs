@@ -42,6 +42,13 @@ pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
             count(truth.tables_from_stops)
         ));
     }
+    if truth.ends_unknown > 0 {
+        warnings.push(format!(
+            "{} mappings of files were locked by an earlier mlockall. No event tells where the files end, so \
+             tables beyond their ends may be too many.",
+            count(truth.ends_unknown)
+        ));
+    }
     if !facts.unseen.is_empty() {
         warnings.push(format!("The recording does not contain: {}.", facts.unseen.join("; ")));
     }
