@@ -520,32 +520,6 @@ fn nonsense(seed: u64) -> Vec<(u32, Kind)> {
 }
 
 #[test]
-fn mappings_of_locked_files_are_counted_as_their_ends_are_unknown() {
-    let map = |start, flags| Kind::Mmap { start, pages: 4, prot: RW, flags: MapFlags(flags) };
-    let lock = |how| Kind::LockAll { how: Locking(how) };
-    let grow = Kind::Mremap { from: 0x20_0000, old_pages: 4, to: 0x20_0000, new_pages: 8, keep: false };
-    let kinds = [
-        Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 },
-        map(0x10_0000, 0),
-        lock(Locking::FUTURE),
-        map(0x20_0000, 0),
-        map(0x30_0000, MapFlags::ANON),
-        grow,
-        lock(0),
-        map(0x40_0000, 0),
-        lock(Locking::FUTURE | Locking::ON_FAULT),
-        map(0x50_0000, 0),
-        Kind::Truth { tables: 9, at: Sampled::Exec },
-        Kind::Exit { last: true },
-    ];
-    let trace = file("locked", 1, &kinds.map(|kind| (0, kind)));
-    let all = ["replay", trace.path(), "--policy", "plain"];
-    assert_eq!(json(&[&all[..], &["--json"]].concat())["runs"][0]["truth"]["ends_unknown"], 2);
-    let out = ptarmigan(&all).good();
-    assert!(out.contains("2 mappings of locked files"), "{out}");
-}
-
-#[test]
 fn nonsense_is_replayed_without_falling_over_or_losing_a_frame() {
     for seed in 1..=12 {
         let name = format!("nonsense{seed}");

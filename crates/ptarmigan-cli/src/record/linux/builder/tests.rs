@@ -210,7 +210,7 @@ fn a_segment_is_attached_before_a_fork_that_precedes_the_stop() {
     let attached = RawKind::Attached { start: 0x100, pages: 4, prot: Prot(3), segment: true };
     let detached = RawKind::Detached { start: 0x100, pages: 4 };
     for told in [attached, detached] {
-        let took = RawKind::Took { call: Call::Segment, nanos: 1, away: 0 };
+        let took = RawKind::Took { call: Call::Segment, nanos: 1, away: 0, tracer: 0 };
         let events = run(&[
             &[clone(100, 101, THREAD)][..],
             &released(100),
