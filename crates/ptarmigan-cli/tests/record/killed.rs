@@ -113,9 +113,15 @@ fn the_next_recorder_removes_what_killed_ones_left_and_nothing_of_living_ones() 
         };
         let left = [&mut first, &mut second].map(|child| {
             let pid = child.id();
+            let second = second_process(pid);
             // Both processes of the recorder at once, and the command.
             kill(-(pid as i32), libc::SIGKILL);
             child.wait().expect("our child");
+            // The second process has the lock of the directory, and ends when it has its turn.
+            let ended = |pid| {
+                std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(true, |mut files| files.next().is_none())
+            };
+            assert!(wait_for(|| second.is_none_or(ended)), "{method}: the second process is still there");
             pid
         });
         let of = |name: &str, pid: u32| format!(".{name}.{pid}");
