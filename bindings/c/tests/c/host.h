@@ -106,9 +106,13 @@ static inline void *reserve(size_t bytes) {
     return at;
 }
 
-/* An entry of the kernel's half, which every root has. */
+/* An entry of the kernel's half, which every root has: it links the table at 0x7000. */
 #define KERNEL_INDEX (PT_LEVELS == 4 ? 300 : 3)
+#ifdef __riscv
+#define KERNEL_ENTRY ((uint64_t)0x7000 >> 2 | 1)
+#else
 #define KERNEL_ENTRY ((uint64_t)0x7000 | 1)
+#endif
 
 static inline void begin(struct pt_config config) {
     if (HAS_KERNEL_HALF)

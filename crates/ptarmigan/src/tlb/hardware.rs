@@ -187,9 +187,9 @@ pub unsafe trait Mmu: Sync {
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
 
     /// Checks that the calling CPU is in the mode in which it reads tables of
-    /// [`FORMATS`](Self::FORMATS), where a register says so: RISC-V's `satp.MODE`, x86's CR4.PAE and CR4.LA57.
-    /// [`Setup`](crate::setup::Setup) asks once, before anything else; the pin is of no machine
-    /// yet, and its number may be another CPU's.
+    /// [`FORMATS`](Self::FORMATS), where a register says so: RISC-V's `satp.MODE`, x86's CR4.PAE
+    /// and CR4.LA57. [`Setup`](crate::setup::Setup) asks once, before anything else; the pin is of
+    /// no machine yet, and its number may be another CPU's.
     ///
     /// # Errors
     ///

@@ -188,10 +188,10 @@ on_a_board!(
 // need not be global, everything goes, as it does for a full scope. 3. A load of CR3 without bit 63
 // drops what is not global under the new PCID, which no other space has but 0, and that is never
 // kept. 4. The kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`). 5.
-// CPUs walk `F` (`Tables`) in the mode that `check_mode` wants. All instructions act on the calling CPU. It walks tables by itself, and
-// drops an entry that denied an access before it faults. 6. A `KernelRoot` alone is kept. 7. No
-// instruction unwinds; `unload` does so before it has changed anything, if the kernel's root is
-// missing.
+// CPUs walk `F` (`Tables`) in the mode that `check_mode` wants. All instructions act on the calling
+// CPU. It walks tables by itself, and drops an entry that denied an access before it faults. 6. A
+// `KernelRoot` alone is kept. 7. No instruction unwinds; `unload` does so before it has changed
+// anything, if the kernel's root is missing.
 unsafe impl<F: Tables, B: Ipi, I: Instructions> Mmu for X86Mmu<F, B, I> {
     const FORMATS: Formats = Formats::of::<F>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
