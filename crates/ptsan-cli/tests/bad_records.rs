@@ -4,7 +4,7 @@ use ptsan_log::{AccessKind, Architecture, Check, HEADER_BYTES, Header, Reader, R
 
 mod common;
 
-use common::{log, ptsan, replay};
+use common::{invalidate, log, ptsan, queued, replay};
 
 const DEVICE: u16 = 2;
 
@@ -20,13 +20,7 @@ fn honest() -> Vec<Record<'static>> {
         Record::LockGuards { table: 0x1000, lock: 9, flush_first: true },
         Record::RootLoaded { cpu: DEVICE, root: 0x1000, space: 7, flushes: false },
         Record::LockTaken { cpu: 0, lock: 9, shared: false },
-        Record::FlushQueued {
-            device: DEVICE,
-            scope: Scope::Space(7),
-            leaf_only: false,
-            level: None,
-            exception_level: None,
-        },
+        queued(DEVICE, Scope::Space(7)),
         Record::QueueCompleted { device: DEVICE },
         Record::DeviceEntry { device: DEVICE, phys: 0x5000, bytes: 16, word: 0, valid: 1 },
         Record::DeviceEntryWritten { phys: 0x5000, bytes: &[1; 16] },
@@ -127,13 +121,6 @@ fn records_of_version_2_in_a_log_of_version_1_end_the_replay_in_one_line() {
 
 #[test]
 fn devices_readers_and_locks_that_are_not_there_are_errors_of_the_log() {
-    let queued = |device, scope| Record::FlushQueued {
-        device,
-        scope,
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
     let entry = |device, phys, bytes| Record::DeviceEntry { device, phys, bytes, word: 0, valid: 1 };
     let access = |cpu| Record::Access { cpu, va: 0, kind: AccessKind::Read, user: true };
     let combined = |cpu| Record::AccessCombined { cpu, number: 1, va: 0, gpa: 0, kind: AccessKind::Read };
@@ -195,13 +182,7 @@ fn devices_readers_and_locks_that_are_not_there_are_errors_of_the_log() {
 
 #[test]
 fn x86_has_no_invalidation_of_a_guest_s_address() {
-    let page = |cpu| Record::Invalidate {
-        cpu,
-        scope: Scope::Page { space: 7, va: 0 },
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let page = |cpu| invalidate(cpu, Scope::Page { space: 7, va: 0 });
     for architecture in [Architecture::Ept, Architecture::Npt] {
         let header = Header { devices: 1, ..Header::new(architecture, 1) };
         for (cpu, status) in [(Some(0), 2), (None, 2), (Some(1), 0)] {
@@ -228,13 +209,7 @@ fn a_dump_names_devices_and_all_fields() {
         Record::Stage1PartFlushed { cpu: 0, number: Some(1), va: None },
         Record::AccessCombined { cpu: 0, number: 1, va: 0x5123, gpa: 0x123, kind: AccessKind::Write },
         Record::DeviceEntriesFlushed { device: 3, phys: None },
-        Record::Invalidate {
-            cpu: None,
-            scope: Scope::All,
-            leaf_only: false,
-            level: None,
-            exception_level: None,
-        },
+        invalidate(None, Scope::All),
     ];
     let records = [honest(), more.to_vec()].concat();
     let output = ptsan(&["log", "dump", "-"], &log(&machine(), &records));

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 mod common;
 
-use common::replay;
+use common::{invalidate, queued, replay};
 
 /// The number of the only device of a machine of two CPUs.
 const DEVICE: u16 = 2;
@@ -181,10 +181,6 @@ fn read(cpu: u16, va: u64) -> Record<'static> {
     Record::Access { cpu, va, kind: AccessKind::Read, user: true }
 }
 
-fn invalidate(cpu: Option<u16>, scope: Scope) -> Record<'static> {
-    Record::Invalidate { cpu, scope, leaf_only: false, level: None, exception_level: None }
-}
-
 const FREE: Record<'_> = Record::TableFreed { phys: 0x2000, size: 0 };
 
 /// Two levels, of which the page at 0 is 0x9000.
@@ -202,13 +198,7 @@ fn after_tree(records: &[Record<'static>]) -> Vec<Record<'static>> {
 
 #[test]
 fn an_invalidation_in_the_queue_of_a_device_helps_when_it_was_waited_for() {
-    let queued = |scope| Record::FlushQueued {
-        device: DEVICE,
-        scope,
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let queued = |scope| queued(DEVICE, scope);
     let completed = Record::QueueCompleted { device: DEVICE };
     let page = |space, va| Scope::Page { space, va };
     let range = |space, start| Scope::Range { space, start, end: start + 0x2000, stride: 0x1000 };

@@ -5,7 +5,7 @@ use ptsan_log::{
 
 mod common;
 
-use common::{log, ptsan, replay};
+use common::{invalidate, log, ptsan, replay};
 
 fn machine() -> Header {
     Header::new(Architecture::X86_64, 2)
@@ -41,13 +41,7 @@ fn without_flush() -> Vec<u8> {
 }
 
 fn with_flush() -> Vec<Record<'static>> {
-    let flush = Record::Invalidate {
-        cpu: Some(0),
-        scope: Scope::Page { space: 1, va: 0 },
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = invalidate(Some(0), Scope::Page { space: 1, va: 0 });
     [space(), vec![flush], freed()].concat()
 }
 
@@ -93,13 +87,7 @@ fn the_adversary_finds_what_only_a_walk_shows_and_repeats_itself() {
     // A log without stores: no record says which CPU may hold the table, unless it has walked.
     let memory = |phys, bytes: &'static [u8]| Record::Memory { phys, bytes };
     let table = |phys| Record::TableAllocated { phys, size: 0, level: None, content: Content::Unchecked };
-    let other = Record::Invalidate {
-        cpu: Some(1),
-        scope: Scope::All,
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let other = invalidate(Some(1), Scope::All);
     let mut records =
         vec![memory(0x1000, &[7, 0x20]), memory(0x2000, &[7, 0x30]), memory(0x3000, &[7, 0x40])];
     records.extend([0x1000, 0x2000, 0x3000, 0x4000].map(table));
@@ -136,7 +124,7 @@ fn each_scope_of_an_invalidation_covers_what_it_says() {
         (Some(1), Scope::All, false),
         (None, Scope::All, true),
     ] {
-        let flush = Record::Invalidate { cpu, scope, leaf_only: false, level: None, exception_level: None };
+        let flush = invalidate(cpu, scope);
         let created = Record::SpaceCreated { space: 2 };
         let records = [space(), vec![created, flush], freed()].concat();
         let (status, text) = replay(&log(&asids, &records), &["--no-seed"]);
@@ -153,13 +141,7 @@ fn an_invalidation_that_broadcasts_reaches_other_cpus() {
         records.push(Record::RootLoaded { cpu: 1, root: 0x1000, space: 1, flushes: false });
         records.push(Record::Access { cpu: 1, va: 0x123, kind: AccessKind::Read, user: true });
         records.extend(unmap);
-        records.push(Record::Invalidate {
-            cpu,
-            scope: Scope::All,
-            leaf_only: false,
-            level: None,
-            exception_level: None,
-        });
+        records.push(invalidate(cpu, Scope::All));
         records.extend([Record::TableFreed { phys: 0x4000, size: 0 }, Record::Leave { cpu: 1 }]);
         records.extend(freed().into_iter().skip(1));
         let (found, text) = replay(&log(&machine(), &records), &["--no-seed"]);
@@ -170,39 +152,42 @@ fn an_invalidation_that_broadcasts_reaches_other_cpus() {
 /// Each CPU that is asked would take a look at all others.
 #[test]
 fn an_invalidation_that_broadcasts_is_cheap_with_many_cpus() {
-    let flush = Record::Invalidate {
-        cpu: None,
-        scope: Scope::All,
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = invalidate(None, Scope::All);
     let records = [space(), vec![flush; 1000], freed()].concat();
     let (status, text) = replay(&log(&Header { cpus: u16::MAX, ..machine() }, &records), &[]);
     assert!(status == 0 && text.contains("invalidations: 1000"), "{text}");
+}
+
+/// A page in a space of three levels of AArch64, with the root loaded by `cpus` CPUs.
+fn aarch64_page(cpus: u16) -> Vec<Record<'static>> {
+    let table =
+        |phys, level| Record::TableAllocated { phys, size: 0, level: Some(level), content: Content::Zero };
+    let store = |phys, value| Record::Store { phys, value, bytes: 8 };
+    let mut records = vec![
+        table(0x2000, 2),
+        table(0x3000, 1),
+        table(0x4000, 0),
+        store(0x4000, 0x9000 | 0x443),
+        store(0x3000, 0x4003),
+        store(0x2000, 0x3003),
+    ];
+    let loaded = |cpu| Record::RootLoaded { cpu, root: 0x2000, space: 1, flushes: false };
+    records.extend((0..cpus).map(loaded));
+    records
+}
+
+/// A store that takes an entry away.
+fn cleared(phys: u64) -> Record<'static> {
+    Record::Store { phys, value: 0, bytes: 8 }
 }
 
 #[test]
 fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
     let header = Header { va_bits: 39, ..Header::new(Architecture::Aarch64K4, 1) };
     for (leaf_only, status) in [(false, 0), (true, 1)] {
-        let table = |phys, level| Record::TableAllocated {
-            phys,
-            size: 0,
-            level: Some(level),
-            content: Content::Zero,
-        };
-        let store = |phys, value| Record::Store { phys, value, bytes: 8 };
         let records = [
-            table(0x2000, 2),
-            table(0x3000, 1),
-            table(0x4000, 0),
-            store(0x4000, 0x9000 | 0x443),
-            store(0x3000, 0x4003),
-            store(0x2000, 0x3003),
-            Record::RootLoaded { cpu: 0, root: 0x2000, space: 1, flushes: false },
             Record::Access { cpu: 0, va: 0x10, kind: AccessKind::Read, user: true },
-            store(0x3000, 0),
+            cleared(0x3000),
             Record::Invalidate {
                 cpu: None,
                 scope: Scope::Page { space: 1, va: 0 },
@@ -215,36 +200,23 @@ fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
             Record::TableFreed { phys: 0x3000, size: 0 },
             Record::TableFreed { phys: 0x2000, size: 0 },
         ];
+        let records = [aarch64_page(1), records.to_vec()].concat();
         let (found, text) = replay(&log(&header, &records), &["--no-seed"]);
         assert_eq!(found, status, "{text}");
     }
 }
 
-/// A page of EL2 is unmapped, and its frame given back after `TLBI VAE2` or, by mistake, `TLBI VAE1`.
+/// A page is unmapped, and its frame given back after a `TLBI` for the exception level of its
+/// tables or, by mistake, for another.
 #[test]
 fn an_invalidation_of_another_exception_level_drops_nothing() {
     let levels = [ExceptionLevel::El1, ExceptionLevel::El2, ExceptionLevel::El3];
     for (n, &exception_level) in levels.iter().enumerate() {
         let header = Header { va_bits: 39, exception_level, ..Header::new(Architecture::Aarch64K4, 2) };
-        let table = |phys, level| Record::TableAllocated {
-            phys,
-            size: 0,
-            level: Some(level),
-            content: Content::Zero,
-        };
-        let store = |phys, value| Record::Store { phys, value, bytes: 8 };
         let run = |named, seed: u64| {
             let records = [
-                table(0x2000, 2),
-                table(0x3000, 1),
-                table(0x4000, 0),
-                store(0x4000, 0x9000 | 0x443),
-                store(0x3000, 0x4003),
-                store(0x2000, 0x3003),
-                Record::RootLoaded { cpu: 0, root: 0x2000, space: 1, flushes: false },
-                Record::RootLoaded { cpu: 1, root: 0x2000, space: 1, flushes: false },
                 Record::Access { cpu: 1, va: 0x10, kind: AccessKind::Read, user: false },
-                store(0x4000, 0),
+                cleared(0x4000),
                 Record::Invalidate {
                     cpu: None,
                     scope: Scope::Page { space: 1, va: 0 },
@@ -254,7 +226,7 @@ fn an_invalidation_of_another_exception_level_drops_nothing() {
                 },
                 Record::DataFreed { phys: 0x9000, size: 4096 },
             ];
-            let log = log(&header, &[&records[..], &freed_of_el()].concat());
+            let log = log(&header, &[aarch64_page(2), records.to_vec(), freed_of_el()].concat());
             let (status, text) = replay(&log, &["--seed", &seed.to_string()]);
             assert_eq!(text.contains("data-freed-before-flush"), status == 1, "{text}");
             status
@@ -271,13 +243,7 @@ fn an_invalidation_of_another_exception_level_drops_nothing() {
 
 /// Frees the tables of a space of three levels, which two CPUs have loaded.
 fn freed_of_el() -> Vec<Record<'static>> {
-    let flush = Record::Invalidate {
-        cpu: None,
-        scope: Scope::All,
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = invalidate(None, Scope::All);
     let free = |phys| Record::TableFreed { phys, size: 0 };
     let leave = |cpu| Record::Leave { cpu };
     vec![leave(0), leave(1), flush, free(0x4000), free(0x3000), free(0x2000)]
@@ -328,13 +294,7 @@ fn a_lazy_cpu_still_holds_what_it_held_and_a_space_that_is_destroyed_is_forgotte
 #[test]
 fn while_an_operation_is_under_way_old_translations_may_be_used() {
     let access = Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Read, user: true };
-    let flush = Record::Invalidate {
-        cpu: Some(0),
-        scope: Scope::Space(1),
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = invalidate(Some(0), Scope::Space(1));
     let begin = Record::OperationBegins { id: 5 };
     let end = Record::OperationEnds { id: 5 };
     let mut records = space();
@@ -380,13 +340,7 @@ fn with_data(header: &Header, records: &[Record<'_>]) -> (i32, String) {
 #[test]
 fn data_frames_are_checked_when_they_are_freed_used_again_or_made_tables() {
     let store = |value| Record::Store { phys: 0x4000, value, bytes: 8 };
-    let flush = Record::Invalidate {
-        cpu: Some(0),
-        scope: Scope::Page { space: 1, va: 0 },
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = invalidate(Some(0), Scope::Page { space: 1, va: 0 });
     let freed = Record::DataFreed { phys: 0x9000, size: 4096 };
     let reused = Record::DataReused { phys: 0x9000, size: 4096 };
     let other = Record::DataFreed { phys: 0xa000, size: 4096 };
@@ -420,13 +374,7 @@ fn a_space_built_before_its_root_is_loaded_needs_no_levels() {
     let tables = [0x1000, 0x2000, 0x3000, 0x4000].map(table);
     let freed = Record::DataFreed { phys: 0x9000, size: 4096 };
     let clear = Record::Store { phys: 0x4000, value: 0, bytes: 8 };
-    let flush = Record::Invalidate {
-        cpu: Some(0),
-        scope: Scope::Page { space: 1, va: 0 },
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = invalidate(Some(0), Scope::Page { space: 1, va: 0 });
     let end = [0x4000, 0x3000, 0x2000, 0x1000].map(|phys| Record::TableFreed { phys, size: 0 });
     let end = [&[Record::Leave { cpu: 0 }], &end[..]].concat();
     for seed in 1..=20 {
@@ -518,13 +466,7 @@ fn a_store_over_an_entry_that_another_cpu_writes_through_is_an_exchange_or_loses
     let store = Record::Store { phys, value, bytes };
     let exchange = Record::Exchange { phys, value, bytes };
     let writable = Record::Store { phys, value: 0x9027, bytes };
-    let flush = Record::Invalidate {
-        cpu: Some(0),
-        scope: Scope::Page { space: 1, va: 0 },
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = invalidate(Some(0), Scope::Page { space: 1, va: 0 });
     // CPU 0 has the root loaded.
     for (cpu, record, lost) in [(1, store, true), (1, exchange, false), (0, store, false)] {
         let records = [writable, Record::Running { cpu }, record, flush];
@@ -553,13 +495,7 @@ fn old_content_of_a_table_is_found_when_it_is_linked() {
 #[test]
 fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
     let table = |size, level| Record::TableAllocated { phys: 0x7000, size, level, content: Content::Zero };
-    let flush = |scope| Record::Invalidate {
-        cpu: Some(0),
-        scope,
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = |scope| invalidate(Some(0), scope);
     let other = Record::Access { cpu: 1, va: 0, kind: AccessKind::Read, user: true };
     let lies: Vec<(Record<'_>, &str, &str)> = vec![
         (
@@ -693,13 +629,7 @@ fn memory_beyond_the_limit_ends_the_replay() {
 /// A kernel flushes a number before it uses it.
 #[test]
 fn a_flush_of_a_space_that_nobody_announced_is_no_lie() {
-    let flush = |scope| Record::Invalidate {
-        cpu: Some(0),
-        scope,
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let flush = |scope| invalidate(Some(0), scope);
     let mut records = with_flush();
     records.splice(0..0, [flush(Scope::Space(77)), flush(Scope::Page { space: 77, va: 0 })]);
     let (status, text) = replay(&log(&machine(), &records), &["--no-seed"]);
@@ -716,13 +646,7 @@ fn a_log_of_two_stages_needs_a_flush_of_stage_1_after_that_by_address() {
         content: Content::Zero,
     };
     let store = |phys, value| Record::Store { phys, value, bytes: 8 };
-    let page = |va| Record::Invalidate {
-        cpu: None,
-        scope: Scope::Page { space: 1, va },
-        leaf_only: false,
-        level: None,
-        exception_level: None,
-    };
+    let page = |va| invalidate(None, Scope::Page { space: 1, va });
     let replayed = |two_stages, flushes: &[Record<'static>]| {
         let header =
             Header { va_bits: 39, start_level: 1, two_stages, ..Header::new(Architecture::Stage2K4, 1) };

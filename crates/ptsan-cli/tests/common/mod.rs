@@ -1,6 +1,6 @@
 //! Writes logs, and runs the command on them.
 #![allow(dead_code, reason = "each test file uses a part")]
-use ptsan_log::{Encoder, Header, Record, Written};
+use ptsan_log::{Encoder, Header, Record, Scope, Written};
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
@@ -12,6 +12,16 @@ pub fn log(header: &Header, records: &[Record<'_>]) -> Vec<u8> {
     }
     log.end(true).unwrap();
     log.into_sink().0
+}
+
+/// An invalidation of links and pages, by an instruction that names no level.
+pub fn invalidate(cpu: Option<u16>, scope: Scope) -> Record<'static> {
+    Record::Invalidate { cpu, scope, leaf_only: false, level: None, exception_level: None }
+}
+
+/// The same in the queue of a device.
+pub fn queued(device: u16, scope: Scope) -> Record<'static> {
+    Record::FlushQueued { device, scope, leaf_only: false, level: None, exception_level: None }
 }
 
 /// Runs `ptsan` with a log as standard input.
