@@ -1,5 +1,5 @@
 //! One program, recorded by both methods: calls and faults are counted alike.
-use super::common::{Dir, METHODS, ptarmigan, run};
+use super::common::{Dir, METHODS, ptarmigan, recorder, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,23 @@ fn program(dir: &Dir) -> Option<PathBuf> {
         }
     }
     Some(program)
+}
+
+/// Returns everything that `inspect` says of a recording.
+fn inspected(file: &Path) -> Value {
+    let out = ptarmigan().args(["inspect", "--json"]).arg(file).output().expect("the program is there");
+    serde_json::from_slice(&out.stdout).expect("one JSON document")
+}
+
+/// Records the shell's `script`. `None` if the method does not work on this machine.
+fn record_script(dir: &Dir, method: &str, script: &str) -> Option<Value> {
+    let file = dir.path(method);
+    let (status, stderr) = run(&mut recorder(method, &file, script));
+    if status != Some(0) {
+        eprintln!("skipped: {method}: {}", stderr.trim());
+        return None;
+    }
+    Some(inspected(&file))
 }
 
 /// A recording of the program, and the numbers that the program has said.
@@ -39,8 +56,7 @@ fn record(dir: &Dir, program: &Path, method: &str, options: &[&str], arguments: 
         return None;
     }
     assert_eq!(status, Some(0), "{method}: {stderr}");
-    let out = ptarmigan().args(["inspect", "--json"]).arg(&file).output().expect("the program is there");
-    let inspected = serde_json::from_slice(&out.stdout).expect("one JSON document");
+    let inspected = inspected(&file);
     let events = ptarmigan().args(["inspect", "--events", "--kind", "took"]).arg(&file).output();
     let mut timed = BTreeMap::new();
     for line in String::from_utf8_lossy(&events.expect("the program is there").stdout).lines() {
@@ -99,16 +115,7 @@ fn each_call_is_timed_once_and_never_longer_than_the_cpu_ran() {
 fn the_line_of_a_short_script_has_no_more_time_in_calls_than_in_the_kernel() {
     let dir = Dir::new("alike-short");
     for method in METHODS {
-        let file = dir.path(method);
-        let mut command = ptarmigan();
-        command.args(["record", "--method", method, "-o"]).arg(&file).args(["sh", "-c", "/bin/true; (:)"]);
-        let (status, stderr) = run(&mut command);
-        if status != Some(0) {
-            eprintln!("skipped: {method}: {}", stderr.trim());
-            continue;
-        }
-        let out = ptarmigan().args(["inspect", "--json"]).arg(&file).output().expect("the program is there");
-        let inspected: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+        let Some(inspected) = record_script(&dir, method, "/bin/true; (:)") else { continue };
         let times = &inspected["times"];
         let calls = times["calls"].as_object().expect("calls").iter();
         let in_calls: f64 =
@@ -151,24 +158,15 @@ fn faults_of_the_kernel_in_new_processes_are_recorded_by_both_methods() {
     let dir = Dir::new("alike-forks");
     let script = "i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done; /bin/true";
     for method in METHODS {
-        let file = dir.path(method);
-        let mut command = ptarmigan();
-        command.args(["record", "--method", method, "-o"]).arg(&file).args(["sh", "-c", script]);
-        let (status, stderr) = run(&mut command);
-        if status != Some(0) {
-            // Who may use tracefs sees the kernel's faults by perf, too.
-            eprintln!("skipped: {method}: {}", stderr.trim());
-            return;
-        }
-        let out = ptarmigan().args(["inspect", "--json"]).arg(&file).output().expect("the program is there");
-        let inspected: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+        // Who may use tracefs sees the kernel's faults by perf, too.
+        let Some(inspected) = record_script(&dir, method, script) else { return };
         let (times, faults) = (&inspected["times"], &inspected["faults"]);
         // Each child has the kernel write its number.
         assert!(number(&faults["kernel"]) >= 200.0, "{method}: {faults}");
         let recorded = number(&faults["user"]) + number(&faults["kernel"]);
         let counted = number(&times["minor_faults"]) + number(&times["major_faults"]);
-        // The kernel counts those for the arguments of execve, too. A tracepoint also tells of faults
-        // that the kernel gives up and takes again.
+        // The kernel counts faults for the arguments of execve, too. A tracepoint also tells of
+        // faults that the kernel gives up and takes again.
         let most = if method == "perf" { 1.005 } else { f64::INFINITY };
         assert!(
             (0.995..=most).contains(&(recorded / counted)),

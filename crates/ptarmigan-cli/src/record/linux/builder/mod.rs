@@ -237,10 +237,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     let event = event_of(call, args, result).filter(|_| task.recorded);
                     let event = event.map(|kind| Event { task: number, cpu, kind });
                     if let (Some(event), Some(space)) = (event, self.spaces.get_mut(&task.space)) {
-                        if space.users > 1 {
-                            space.changes.add(pid, self.now, &event.kind);
-                        }
-                        space.known.forget_by(&event.kind);
+                        space.change(pid, self.now, &event.kind);
                     }
                     match place {
                         Some(place) => self.queue.resolve(place, raw.time, event)?,
@@ -319,9 +316,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
-    /// Records a change by `shmat`, `shmdt` or `remap_file_pages`, which the stop after the call tells.
-    /// It stands where its task last gave up the space's lock: a fork of another task may come
-    /// before the stop.
+    /// Records a change by `shmat`, `shmdt` or `remap_file_pages`, which the stop after the call
+    /// tells. It stands where its task last gave up the space's lock: a fork of another task may
+    /// come before the stop.
     fn segments(&mut self, pid: i32, kind: Kind) -> Result<(), WriteError> {
         let Some(task) = self.tasks.get_mut(&pid).filter(|task| self.started && task.recorded) else {
             return Ok(());
@@ -329,10 +326,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let place = task.released[1].take();
         let event = Event { task: task.number, cpu: task.cpu, kind };
         if let Some(space) = self.spaces.get_mut(&task.space) {
-            if space.users > 1 {
-                space.changes.add(pid, self.now, &kind);
-            }
-            space.known.forget_by(&kind);
+            space.change(pid, self.now, &kind);
         }
         match place {
             Some(place) => self.queue.resolve(place, self.now, Some(event)),

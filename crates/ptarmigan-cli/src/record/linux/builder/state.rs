@@ -44,6 +44,16 @@ pub(super) struct SpaceUsers {
     pub(super) changes: Changes,
 }
 
+impl SpaceUsers {
+    /// A call of a task has changed its mappings.
+    pub(super) fn change(&mut self, pid: i32, time: u64, kind: &Kind) {
+        if self.users > 1 {
+            self.changes.add(pid, time, kind);
+        }
+        self.known.forget_by(kind);
+    }
+}
+
 pub(super) struct TaskState {
     pub(super) number: u32,
     pub(super) group: i32,
@@ -76,7 +86,7 @@ pub(super) struct TaskState {
     pub(super) look: Option<ExpectedLook>,
     /// The time of an execve that waits for the other threads to end.
     pub(super) exec: Option<u64>,
-    /// Whether its execve has made a new address space, whose pages the stop behind it tells of.
+    /// Whether its execve has made a new address space. The stop behind it tells of the pages.
     pub(super) made: bool,
     /// Whether its last call of execve was under another tracer.
     pub(super) other_tracer: bool,

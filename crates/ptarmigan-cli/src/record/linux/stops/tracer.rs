@@ -406,8 +406,9 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         }
         self.note(pid, RawKind::ExecDone { old });
         if first {
-            let start = Counters::read(pid, When::Start).map(RawKind::Counters);
-            start.into_iter().for_each(|what| self.note(pid, what));
+            if let Some(counters) = Counters::read(pid, When::Start) {
+                self.note(pid, RawKind::Counters(counters));
+            }
             self.note(pid, RawKind::StopCost(self.watch.cost));
         }
         if let Some(took) = took {

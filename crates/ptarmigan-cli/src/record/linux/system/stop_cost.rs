@@ -1,15 +1,15 @@
-//! Measures what the stops add to the time of a call.
+//! Measures the time that the stops add to a call.
 //!
 //! At the end of a call a task wakes its tracer, and its clock still runs. A tracer that sleeps on
 //! the task's CPU is put into a queue. One on another CPU is sent an interrupt, which takes several
 //! times as long, under a hypervisor most of all. So there are two costs.
 //!
-//! A call after a stop finds its caches cold, which is the stops' doing, too. So a cost is what a
-//! page that is mapped and unmapped takes longer with stops than without.
+//! A call after a stop finds its caches cold, which is the stops' doing, too. So a cost is the time
+//! that mapping and unmapping a page takes longer with stops than without.
 use super::sys;
+use ptarmigan_bench::affinity::AffinityGuard;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pages that are mapped and unmapped for the median of each cost.
@@ -27,40 +27,39 @@ pub(crate) struct StopCost {
 }
 
 impl StopCost {
-    /// Measures calls of a process of its own, in a thread of its own, which may be moved. It stops
-    /// at the calls that `filter` names, or at all. Nothing is taken off if it cannot be traced.
+    /// Measures calls of a process of its own, which stops at the calls that `filter` names, or at
+    /// all. The costs are 0 if it cannot be traced.
     pub(crate) fn measure(filter: Option<&[libc::sock_filter]>) -> Self {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("stops".into());
-            let thread = thread.spawn_scoped(scope, || measure(filter));
-            thread.ok().and_then(|thread| thread.join().ok()?).unwrap_or_default()
-        })
+        measure(filter).unwrap_or_default()
     }
 }
 
 fn measure(filter: Option<&[libc::sock_filter]>) -> Option<StopCost> {
-    let allowed = sched_getaffinity(None).ok()?;
-    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-    let first = cpus.next()?;
     let program = filter
         .map(|filter| libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() });
     let alone = Shared::new()?;
-    // SAFETY: the child runs `calls` alone.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        calls(alone.word(), program.as_ref());
-    }
+    let pid = {
+        // The child stays on this CPU.
+        let _first = AffinityGuard::on(0).ok()?;
+        // SAFETY: the child runs `calls` alone.
+        match unsafe { libc::fork() } {
+            0 => calls(alone.word(), program.as_ref()),
+            pid => pid,
+        }
+    };
     sys::ok(pid.into()).ok()?;
     let cost = alone.wait(pid).and_then(|alone| {
         sys::seize(pid).and_then(|()| sys::interrupt(pid)).ok()?;
-        let median = |tracer| Some(median(pid, filter.is_some(), first, tracer)?.saturating_sub(alone) / 2);
-        let together = median(first)?;
-        let apart = cpus.next().and_then(median).unwrap_or(together);
+        let cost = |cpu| {
+            let _tracer = AffinityGuard::on(cpu).ok()?;
+            Some(median(pid, filter.is_some())?.saturating_sub(alone) / 2)
+        };
+        let (together, apart) = (cost(0)?, cost(1)?);
         // One that another program delayed is no cost of the interrupt.
         Some(StopCost { together, apart: apart.max(together) })
     });
     sys::kill(pid, libc::SIGKILL);
-    while let Some(status) = next_stop(pid)
+    while let Ok(Some(status)) = sys::next_stop(pid)
         && libc::WIFSTOPPED(status)
     {
         let _ = sys::resume(pid, 0);
@@ -68,7 +67,7 @@ fn measure(filter: Option<&[libc::sock_filter]>) -> Option<StopCost> {
     cost
 }
 
-/// A word that the child shares with this process: what a page takes without stops, in nanoseconds.
+/// A word that the child shares with this process: the nanoseconds of a page without stops.
 struct Shared(*mut AtomicU64);
 
 impl Shared {
@@ -113,8 +112,9 @@ impl Drop for Shared {
 fn calls(alone: &AtomicU64, filter: Option<&libc::sock_fprog>) -> ! {
     let page = || {
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other, and nothing
-        // refers to it when it goes. A refused one is at an address that cannot be unmapped.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other, and no
+        // reference to it is left when it goes. A refused one is at an address that cannot be
+        // unmapped.
         unsafe { libc::munmap(libc::mmap(std::ptr::null_mut(), PAGE, prot, flags, -1, 0), PAGE) };
     };
     let mut times = [0; PAGES];
@@ -144,18 +144,12 @@ fn calls(alone: &AtomicU64, filter: Option<&libc::sock_fprog>) -> ! {
     }
 }
 
-/// Returns the median of the times of pages, in nanoseconds, with the task and this thread on these
-/// CPUs.
-fn median(pid: i32, filtered: bool, task: usize, tracer: usize) -> Option<u64> {
-    for (of, cpu) in [(Pid::from_raw(pid), task), (None, tracer)] {
-        let mut set = CpuSet::new();
-        set.set(cpu);
-        sched_setaffinity(of, &set).ok()?;
-    }
+/// Returns the median of the times of pages with stops, in nanoseconds.
+fn median(pid: i32, filtered: bool) -> Option<u64> {
     let mut times = Vec::with_capacity(PAGES);
     let mut first = None;
     while times.len() < PAGES {
-        let status = next_stop(pid)?;
+        let status = sys::next_stop(pid).ok()??;
         libc::WIFSTOPPED(status).then_some(())?;
         let begins = match filtered {
             true => status >> 16 == libc::PTRACE_EVENT_SECCOMP,
@@ -164,7 +158,7 @@ fn median(pid: i32, filtered: bool, task: usize, tracer: usize) -> Option<u64> {
         if begins {
             let before = sys::scheduled_time(pid)?;
             sys::resume_to_syscall(pid, 0).ok()?;
-            libc::WIFSTOPPED(next_stop(pid)?).then_some(())?;
+            libc::WIFSTOPPED(sys::next_stop(pid).ok()??).then_some(())?;
             let took = sys::scheduled_time(pid)?.saturating_sub(before);
             match first.take() {
                 None => first = Some(took),
@@ -175,17 +169,6 @@ fn median(pid: i32, filtered: bool, task: usize, tracer: usize) -> Option<u64> {
     }
     times.sort_unstable();
     Some(times[PAGES / 2])
-}
-
-/// Waits for the next stop or the end of a task, and returns its status.
-fn next_stop(pid: i32) -> Option<i32> {
-    loop {
-        match sys::wait_for(pid) {
-            Ok(stop) => return stop.map(|(_, status)| status),
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -95,17 +95,8 @@ pub(crate) fn is_at_beginning(pid: i32) -> io::Result<bool> {
 /// Traces a task for a moment, to see whether it can be done. The task may be in a system call that
 /// starts anew after a stop.
 pub(crate) fn try_to_trace(pid: i32) -> io::Result<()> {
-    ptrace(libc::PTRACE_SEIZE, pid, 0)?;
-    ptrace(libc::PTRACE_INTERRUPT, pid, 0)?;
-    let mut status = 0;
-    loop {
-        // SAFETY: waitpid writes one int, to a variable that lives until the call returns.
-        let waited = ok(unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) }.into());
-        match waited {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => break other.map(drop)?,
-        }
-    }
+    seize_to_stop(pid)?;
+    next_stop(pid)?;
     free(pid, 0)
 }
 
@@ -229,6 +220,17 @@ pub(crate) fn wait_for(pid: i32) -> io::Result<Option<(i32, i32)>> {
     }
     let e = io::Error::last_os_error();
     if e.raw_os_error() == Some(libc::ECHILD) { Ok(None) } else { Err(e) }
+}
+
+/// Waits for the next stop or the end of a task, however often a signal interrupts. Returns its
+/// status, or `None` if there is no such task.
+pub(crate) fn next_stop(pid: i32) -> io::Result<Option<i32>> {
+    loop {
+        match wait_for(pid) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            stop => return Ok(stop?.map(|(_, status)| status)),
+        }
+    }
 }
 
 /// Returns the next stop or end of a task that is traced or a child, if there is one now.
