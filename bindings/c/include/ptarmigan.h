@@ -153,8 +153,8 @@ enum pt_error {
     PT_ERROR_KERNEL_ROOT = -21,
     // `config.direct_map` or `config.direct_map_end` is not at the border of a page.
     PT_ERROR_DIRECT_MAP = -22,
-    // An entry of the kernel's half of `config.kernel_root` is neither 0, nor a link, nor a page of
-    // the kernel's.
+    // An entry of the kernel's half of `config.kernel_root` is neither 0, nor a link, nor a page
+    // of the kernel's.
     PT_ERROR_KERNEL_ENTRY = -23,
     // `config.kernel_root` does not map `config.direct_map` to the memory of `config.runs`: the
     // direct map is elsewhere, or the root is of another number of levels or format.
@@ -421,7 +421,7 @@ size_t pt_machine_bytes(const struct pt_config *config);
 // Before it writes, it walks the kernel's half of `kernel_root`: `PT_ERROR_KERNEL_ENTRY` is for an
 // entry that is not one of a kernel's half. Unless `hosted` says that no hardware walks it, it is
 // `PT_ERROR_WINDOW_SHOWS` if the root does not map `direct_map` to each run, for the kernel alone
-// and to be written to. On AArch64, whose kernel has another root, there is nothing to walk.
+// and to be written to. On AArch64 the kernel has another root, and no walk is made.
 // The memory is the caller's again after an error.
 //
 // # Safety

@@ -54,8 +54,8 @@ pub enum PtError {
     KernelRoot = -21,
     /// `config.direct_map` or `config.direct_map_end` is not at the border of a page.
     DirectMap = -22,
-    /// An entry of the kernel's half of `config.kernel_root` is neither 0, nor a link, nor a page of
-    /// the kernel's.
+    /// An entry of the kernel's half of `config.kernel_root` is neither 0, nor a link, nor a page
+    /// of the kernel's.
     KernelEntry = -23,
     /// `config.kernel_root` does not map `config.direct_map` to the memory of `config.runs`: the
     /// direct map is elsewhere, or the root is of another number of levels or format.

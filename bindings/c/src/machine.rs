@@ -162,7 +162,7 @@ impl Parts {
         let id = MachineId::new();
         let hardware = Hardware::new(config.hooks, config.kernel_root);
         let (root, walks) = (PhysAddr(config.kernel_root), config.hosted == 0);
-        // SAFETY: 1. and 2. the name is new, and nothing of the machine is there yet.
+        // SAFETY: 1. and 2. the name is new, and no part of the machine is there yet.
         let pin = unsafe { Pinned::assume(id, CpuId(0), NodeId(0)) };
         // SAFETY: 1. the direct map is one (1.).
         unsafe { check_kernel_root::<Entries, _, _>(root, &window, runs.get(), walks, &hardware, &pin)? };

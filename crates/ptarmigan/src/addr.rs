@@ -60,8 +60,8 @@ impl PhysAddr {
     }
 }
 
-/// A half-open range of virtual addresses. Its end cannot lie below its start: the code that makes a
-/// range of two addresses is told, so that no call that takes one has to ask.
+/// A half-open range of virtual addresses. Its end cannot lie below its start: the code that makes
+/// a range of two addresses is told, so that no call that takes one has to ask.
 ///
 /// Both ends are read as fields, by [`Bounds`]. `end` may be 2^64 only where an architecture's
 /// addresses are narrower: ranges that touch the last byte of a 64-bit address space cannot be

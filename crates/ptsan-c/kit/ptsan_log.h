@@ -87,7 +87,7 @@ typedef struct ptsan_log_machine {
     uint8_t va_bits;      /* AArch64: address bits that are translated. Needed there */
     uint8_t start_level;  /* AArch64 stage 2: the first level that is walked */
     uint16_t devices;     /* that walk the tables too */
-    uint8_t exception_level; /* AArch64: whose tables they are, 1 (as 0) to 3 */
+    uint8_t exception_level; /* AArch64: of the tables, 1 (as 0) to 3 */
 } ptsan_log_machine;
 
 /* In place of a table's level: not known. In place of a CPU: all at once. */

@@ -286,8 +286,8 @@ fn scope(f: &mut Fields<'_>) -> Result<(Scope, bool), Bad> {
     Ok((scope, what & 0x80 != 0))
 }
 
-/// Reads the levels that an invalidation names, those of its pages and of its tables. Logs of
-/// encoders that know none end before them.
+/// Reads the levels that an invalidation names, of its pages and of its tables. Logs of encoders
+/// without levels end before them.
 fn levels(f: &mut Fields<'_>) -> Result<(Option<u8>, Option<ExceptionLevel>), Bad> {
     let level = match f.optional("level")? {
         None | Some(0) => None,

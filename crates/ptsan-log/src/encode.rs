@@ -248,7 +248,7 @@ fn put_scope(to: &mut Payload, scope: Scope, leaf_only: bool) {
     }
 }
 
-/// Writes the levels that an invalidation names, those of its pages and of its tables: as many
+/// Writes the levels that an invalidation names, of its pages and of its tables: as many
 /// fields as it needs.
 fn put_levels(to: &mut Payload, level: Option<u8>, exception_level: Option<ExceptionLevel>) {
     if level.is_some() || exception_level.is_some() {

@@ -9,8 +9,8 @@ pub const MAGIC: [u8; 8] = *b"\x89PTL\r\n\x1a\n";
 pub const VERSION: u16 = 2;
 /// The version that added devices, readers, locks, numbers of spaces and tables of hypervisors.
 pub(crate) const SECOND_VERSION: u16 = 2;
-/// The bytes of the header that this crate writes, with its check. One more if the tables are those
-/// of another exception level than EL1.
+/// The bytes of the header that this crate writes, with its check. One more if the tables are of
+/// another exception level than EL1.
 pub const HEADER_BYTES: usize = 26;
 /// The most bytes of the header that this crate writes.
 pub(crate) const MOST_HEADER_BYTES: usize = HEADER_BYTES + 1;
@@ -145,8 +145,8 @@ pub struct Header {
     /// Whether CPUs and devices keep entries that were not valid when a walk read them, until they
     /// are flushed (RISC-V without Svvptc).
     pub keeps_invalid: bool,
-    /// AArch64: the exception level whose translations the tables describe. An invalidation that
-    /// names another drops nothing.
+    /// AArch64: the exception level of the translations that the tables describe. An invalidation
+    /// that names another spares them.
     pub exception_level: ExceptionLevel,
 }
 

@@ -61,8 +61,8 @@ pub enum Scope {
     All,
 }
 
-/// An exception level of AArch64 that has translations of its own. Instructions that invalidate name
-/// one: `TLBI VAE1` does not reach the translations of EL2, nor `TLBI VAE2` those of EL1.
+/// An exception level of AArch64 that has translations of its own. Instructions that invalidate
+/// name one: `TLBI VAE1` does not reach the translations of EL2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExceptionLevel {
@@ -215,7 +215,7 @@ pub enum Record<'a> {
         leaf_only: bool,
         /// The level of the pages, if it names one: it drops no others, and no tables.
         level: Option<u8>,
-        /// The exception level, if it names one: it drops nothing of the tables of another
+        /// The exception level, if it names one: it spares tables of another
         /// ([`Header::exception_level`]).
         ///
         /// [`Header::exception_level`]: crate::Header::exception_level
@@ -305,7 +305,7 @@ pub enum Record<'a> {
         leaf_only: bool,
         /// The level of the pages, if it names one: it drops no others, and no tables.
         level: Option<u8>,
-        /// The exception level, if it names one: it drops nothing of the tables of another
+        /// The exception level, if it names one: it spares tables of another
         /// ([`Header::exception_level`]).
         ///
         /// [`Header::exception_level`]: crate::Header::exception_level

@@ -26,7 +26,7 @@ pub unsafe extern "C" fn pt_machine_bytes(config: ConstArg<'_, PtConfig>) -> usi
 /// Before it writes, it walks the kernel's half of `kernel_root`: `PT_ERROR_KERNEL_ENTRY` is for an
 /// entry that is not one of a kernel's half. Unless `hosted` says that no hardware walks it, it is
 /// `PT_ERROR_WINDOW_SHOWS` if the root does not map `direct_map` to each run, for the kernel alone
-/// and to be written to. On AArch64, whose kernel has another root, there is nothing to walk.
+/// and to be written to. On AArch64 the kernel has another root, and no walk is made.
 /// The memory is the caller's again after an error.
 ///
 /// # Safety

@@ -44,7 +44,7 @@ pub(super) unsafe fn check_root<F: Format, W: OpenWindow, S: Mmu>(
 
 /// Checks the root that the kernel's half is copied from, as [`Setup`](super::Setup) does, for code
 /// that puts its machine together by hand: the entries of its kernel's half are such as these have,
-/// and it and the tables that it links lie in none of `runs`. If an MMU `walks` it, it maps the
+/// and it and the tables that it links lie outside `runs`. If an MMU `walks` it, it maps the
 /// window to the memory of `runs`, in the format `F`. Runs beyond the window are shown by other
 /// means, and are not looked for.
 ///
@@ -121,8 +121,8 @@ pub(super) fn entry<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: u
     let guard = window.open_low(at);
     let slot = guard.base().cast::<F::Slot>().wrapping_add(index);
     // SAFETY: the window reaches the table (`Setup::build_in`, point 2), which is aligned to its
-    // size (`check_kernel_root`, `Tables::shown`) and has more entries than `index`. Entries are atomics
-    // of this type.
+    // size (`check_kernel_root`, `Tables::shown`) and has more entries than `index`. Entries are
+    // atomics of this type.
     unsafe { &*slot }.load()
 }
 

@@ -333,11 +333,11 @@ thread_local! {
     static WRITTEN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// A slot after whose reads an MMU may set bits in it.
+/// A slot in which an MMU may set bits after a read.
 #[repr(transparent)]
 struct Racing(Slot64);
 
-// SAFETY: as `Slot64`, whose functions do the work.
+// SAFETY: as `Slot64`, which does the work.
 unsafe impl Slot for Racing {
     const FILLS_AT_ONCE: bool = Slot64::FILLS_AT_ONCE;
 

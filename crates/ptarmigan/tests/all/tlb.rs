@@ -187,7 +187,7 @@ fn tables_of_changed_pages_add_no_page_to_a_flush() {
         let on = m.on(&pin).unwrap();
         let mut space = Space::<X86_64>::new(on).unwrap();
         space.activate(on).unwrap();
-        // A page in the middle of its table: the first address of the table is none that changed.
+        // A page in the middle of its table: the first address of the table has not changed.
         let area = pages(0x40_0000 + 77 * PAGE, 1);
         space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
         space.fault(on, va(area.start), Access::Write).unwrap();

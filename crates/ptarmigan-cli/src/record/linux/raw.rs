@@ -436,8 +436,8 @@ impl RawKind {
         )
     }
 
-    /// Whether a fork, or a change of segments, may follow that took effect when the task last gave up
-    /// a lock of an address space.
+    /// Whether a fork, or a change of segments, may follow that took effect when the task last gave
+    /// up a lock of an address space.
     pub(crate) fn keeps_lock(&self) -> bool {
         matches!(
             self,

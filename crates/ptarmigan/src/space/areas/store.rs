@@ -23,7 +23,8 @@ const LOOKS: u32 = 16;
 const _: () = assert!(MAX_AREAS as usize <= DIRECTORY / 2 * (LEAF + 1));
 
 /// Keeps the branch that calls it. Otherwise the compiler reads the directory's entry or the only
-/// leaf's by one load of a chosen address: four instructions more on each fault, and the load's time.
+/// leaf's by one load of a chosen address: four instructions more on each fault, and the time of
+/// the load.
 #[cold]
 #[inline(always)]
 fn rare() {}

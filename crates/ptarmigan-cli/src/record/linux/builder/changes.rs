@@ -1,8 +1,8 @@
 //! The ranges in which tasks of a shared space have replaced mappings last.
 //!
 //! A look at the pages that a call has made present takes a while, and other tasks run meanwhile. A
-//! page that it finds where another task has mapped since may be one of the new mapping, whose own
-//! events tell it. Where another task has only taken pages away, for example by `munmap` or
+//! page that it finds where another task has mapped since may be one of the new mapping: events of
+//! that mapping tell it. Where another task has only taken pages away, for example by `munmap` or
 //! `madvise`, a page that is found was there before: it belongs to the call.
 use ptarmigan_trace::Kind;
 use std::collections::VecDeque;

@@ -14,8 +14,8 @@ impl<W: Write> TraceBuilder<'_, W> {
         Ok(())
     }
 
-    /// Gives a task in the middle of an execve its address space. Returns its process, if that has to
-    /// be read.
+    /// Gives a task in the middle of an execve its address space. Returns its process, if that has
+    /// to be read.
     pub(super) fn begun_exec(&mut self, pid: i32) -> Result<Option<i32>, WriteError> {
         if let Some(when) = self.tasks.get_mut(&pid).and_then(|task| task.exec.take()) {
             self.exec(pid, when)?;

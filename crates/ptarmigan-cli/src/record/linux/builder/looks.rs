@@ -93,8 +93,8 @@ impl<W: Write> TraceBuilder<'_, W> {
         Ok(())
     }
 
-    /// Returns the parts of a range in which no other task of the space may have put a mapping since
-    /// a time.
+    /// Returns the parts of a range in which no other task of the space may have put a mapping
+    /// since a time.
     fn not_replaced(&self, pid: i32, range: Range<u64>, since: u64) -> Vec<Range<u64>> {
         let mut parts = vec![range];
         let Some(space) = self.tasks.get(&pid).map(|task| task.space) else { return parts };

@@ -1,5 +1,5 @@
-//! Page faults from a perf event of tasks, through one ring buffer per CPU. Those of the kernel come
-//! with them if the user may see them.
+//! Page faults from a perf event of tasks, through one ring buffer per CPU. Faults of the kernel
+//! are among them if the user may see them.
 use super::described::{self, Described, MAPPED};
 use super::merge::{Finished, Stream};
 use super::ring::{
@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 /// Bytes of a fault in the temporary file: time, address, task, CPU and who made it.
 const NOTE: usize = 24;
 
-/// Who made a fault, and that there is none: an execve has made a new address space.
+/// Who made a fault, or that an execve has made a new address space.
 const BY_TASK: u16 = 0;
 const BY_KERNEL: u16 = 1;
 const EXEC: u16 = 2;
@@ -39,7 +39,7 @@ fn sampling(pids: &[i32], spill: &Spill, cpus: &[u16]) -> Result<Sampling, Failu
     Sampling::start(spill, samples)
 }
 
-/// Returns the event of faults: those of the tasks, or the kernel's, too.
+/// Returns the event of faults: of the tasks alone, or of the kernel, too.
 fn faults_of_tasks(kernel: bool) -> b::perf_event_attr {
     let samples = b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME | b::PERF_SAMPLE_ADDR | b::PERF_SAMPLE_CPU;
     let mut attr = software(b::PERF_COUNT_SW_PAGE_FAULTS, samples);

@@ -40,7 +40,7 @@ pub(crate) enum Record<'a> {
     Unknown,
 }
 
-/// Returns what the head of a record says of it beside its kind.
+/// Returns the bits of a record's head beside its kind and length.
 fn misc(r: &[u8]) -> u16 {
     r.get(4..6).map_or(0, |misc| u16::from_le_bytes([misc[0], misc[1]]))
 }

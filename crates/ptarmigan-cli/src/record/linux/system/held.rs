@@ -1,8 +1,8 @@
 //! Locks of directories, by which a recorder shows that it is alive.
 //!
 //! The number of a process in a name does not show that: another process may have the number by
-//! now, and another namespace has numbers of its own. The kernel gives a lock up when its process ends,
-//! whatever ended it.
+//! now, and another namespace has numbers of its own. The kernel gives a lock up when its process
+//! ends, whatever ended it.
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;

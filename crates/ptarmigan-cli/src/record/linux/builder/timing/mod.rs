@@ -105,7 +105,7 @@ struct GroupTime {
     ran_before: u64,
     waits: u64,
     preempted: u64,
-    /// Nanoseconds that its stops cost beyond those that woke a tracer on the same CPU.
+    /// Nanoseconds that its stops cost more because they woke a tracer on another CPU.
     apart: u64,
     start: Counters,
     last: Option<Counters>,
@@ -160,8 +160,8 @@ impl Timing {
         }
     }
 
-    /// Gives a call whose end woke a tracer on another CPU the time of one whose tracer slept on its
-    /// own, so that all have the same share of stops. A call has two, and one in its time.
+    /// Takes the interrupt off a call that woke a tracer on another CPU, so that all calls have the
+    /// same share of stops. A call has two, and one in its time.
     pub(super) fn settle(&mut self, raw: &mut Raw) {
         let RawKind::Took { nanos, tracer, .. } = &mut raw.what else { return };
         let Some(task) = self.tasks.get(&raw.pid) else { return };
