@@ -26,6 +26,8 @@ pub(crate) struct Invalid {
     pub(crate) entry: u64,
     /// Event of the walk that read it.
     pub(crate) since: u64,
+    /// The CPU has faulted on it while it was not valid: it did not just walk ahead.
+    pub(crate) met: bool,
     /// The address and the access of a fault on it, although memory allowed the access.
     pub(crate) faulted: Option<(u64, Access)>,
 }

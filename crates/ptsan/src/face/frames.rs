@@ -59,9 +59,18 @@ impl Sanitizer {
     /// Tells that everything that was unmapped, remapped or restricted so far has been flushed, as
     /// far as it belongs to no operation under way.
     ///
-    /// Reports the CPUs that may still hold any of it ([`Kind::FlushMissing`]). It needs told
-    /// stores. [`Sanitizer::operation_ends`] and [`Sanitizer::finish_with`] call it.
+    /// Reports the CPUs that may still hold any of it ([`Kind::FlushMissing`]), for which it needs
+    /// told stores, as [`Sanitizer::operation_ends`] does; and the CPUs and devices that have
+    /// faulted on an entry which they keep from before it was valid, and have not flushed since
+    /// ([`Rule::InvalidKept`](crate::Rule::InvalidKept)). So no CPU is between a fault and the end
+    /// of its handler. [`Sanitizer::finish_with`] calls it.
     pub fn flushes_done(&mut self, memory: &(impl Memory + ?Sized)) {
-        self.hook(|s| s.flushes_due(memory));
+        self.hook(|s| s.all_due(memory));
+    }
+
+    /// Reports whatever CPUs and devices owe while no operation and no handler is under way.
+    pub(super) fn all_due(&mut self, memory: &(impl Memory + ?Sized)) {
+        self.flushes_due(memory);
+        self.invalid_due(memory);
     }
 }

@@ -12,13 +12,9 @@ impl Sanitizer {
     }
 
     /// Ends the run as [`Sanitizer::finish`] does, and reports the flushes that CPUs owe
-    /// ([`Sanitizer::flushes_done`]), and faults of the kernel on entries that a CPU still keeps
-    /// ([`Rule::InvalidKept`]).
+    /// ([`Sanitizer::flushes_done`]).
     pub fn finish_with(&mut self, memory: &(impl Memory + ?Sized)) {
-        self.finish_run(|s| {
-            s.flushes_due(memory);
-            s.invalid_due(memory);
-        });
+        self.finish_run(|s| s.all_due(memory));
     }
 
     fn finish_run(&mut self, last: impl FnOnce(&mut Self)) {

@@ -6,8 +6,18 @@
 //! to fence: by address if the entry leads to a page, and everything of the space if it is a link,
 //! which a fence by address does not cover.
 //!
-//! So a fault on a kept entry is no finding by itself. A second one is, because nobody has fenced,
-//! and so is one of the kernel or of a device that is not made good until the end.
+//! So a fault on a kept entry is no finding by itself. A second one is, because nobody has fenced.
+//! So is the first one, if the entry is still kept when the kernel says that all is flushed:
+//!
+//! ```text
+//! hart 1                    hart 0
+//! load  VA  -> fault        |            keeps the empty entry
+//! |                         store entry
+//! load  VA  -> fault        |            spurious: the handler is called
+//! sfence.vma VA             |            nothing is due
+//! load  VA  -> data         flushes_done
+//! ```
+use super::walker::Walk;
 use crate::arch::{Access, Entry};
 use crate::cpu::{Fault, Flush, Invalid, Loaded};
 use crate::memory::Memory;
@@ -15,17 +25,20 @@ use crate::report::Rule;
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// Caches an entry of a level for `va` that is not valid, if the walkers keep such entries.
-    pub(super) fn keep_invalid(&mut self, (cpu, loaded): (usize, Loaded), va: u64, level: u8, entry: u64) {
+    /// Caches an entry of a level that is not valid, if the walkers keep such entries.
+    pub(super) fn keep_invalid(&mut self, walk: &Walk, level: u8, entry: u64) {
         if !self.config.keeps_invalid {
             return;
         }
-        let arch = &self.config.arch;
-        let context = &mut self.cpus[cpu].contexts[loaded.context as usize];
-        // The one that is kept may have faulted already.
-        if !matches!(context.invalid_at(arch, va), Some((kept, _)) if kept == level) {
-            let invalid = Invalid { entry, since: self.event, faulted: None };
-            context.keep_invalid(arch, level, va, invalid);
+        let (arch, met) = (&self.config.arch, walk.access.is_some());
+        let context = &mut self.cpus[walk.cpu].contexts[walk.loaded.context as usize];
+        match context.invalid_at(arch, walk.va) {
+            // It may have faulted already.
+            Some((kept_level, kept)) if kept_level == level => kept.met |= met,
+            _ => {
+                let invalid = Invalid { entry, since: self.event, met, faulted: None };
+                context.keep_invalid(arch, level, walk.va, invalid);
+            }
         }
     }
 
@@ -94,22 +107,26 @@ impl Sanitizer {
         }
     }
 
-    /// Reports faults of the kernel and of devices on kept entries that nobody has made good by the
-    /// end.
+    /// Reports faults on kept entries that nobody has fenced for, and drops these entries. Tests
+    /// without a handler for faults of programs are spared the entries that a CPU has kept by
+    /// walking ahead: they did not see it.
     pub(crate) fn invalid_due(&mut self, memory: &(impl Memory + ?Sized)) {
         for cpu in 0..self.cpus.len() {
             let Some(loaded) = self.cpus[cpu].loaded.filter(|_| self.config.keeps_invalid) else { continue };
             let context = &self.cpus[cpu].contexts[loaded.context as usize];
             let faulted = context.invalid(&self.config.arch);
-            let faulted = faulted.filter_map(|(level, _, kept)| Some((level, kept.faulted?, kept.since)));
-            let mut faulted: Vec<_> = faulted
-                .filter(|(_, (_, access), _)| !access.user || self.is_device(cpu))
-                .map(|(level, (va, access), since)| (va, level, access, since))
-                .collect();
+            let faulted = faulted.filter_map(|(level, _, kept)| {
+                let (va, access) = kept.faulted?;
+                let due = kept.met || !access.user || self.is_device(cpu);
+                due.then_some((va, level, access, kept.since))
+            });
+            let mut faulted: Vec<_> = faulted.collect();
             faulted.sort_unstable_by_key(|(va, level, ..)| (*va, *level));
             for (va, level, access, since) in faulted {
                 let truth = self.look(memory, loaded.root, va);
                 if truth.is_ok_and(|t| t.accessed && t.perms.allows(access)) {
+                    let context = &mut self.cpus[cpu].contexts[loaded.context as usize];
+                    context.forget_invalid(&self.config.arch, level, va);
                     let when = format!("on an entry that it read at event {since}; ");
                     let fault = Err(Fault::NotPresent { level });
                     let rule = Rule::InvalidKept;

@@ -195,7 +195,7 @@ impl Sanitizer {
         let l = self.config.arch.levels[usize::from(level)];
         match self.config.arch.entry(level, l.index(va), raw) {
             Entry::Empty => {
-                self.keep_invalid((cpu, loaded), va, level, at);
+                self.keep_invalid(walk, level, at);
                 Err(Fault::NotPresent { level })
             }
             Entry::Leaf { accessed: false, .. } => Err(Fault::NotAccessed { level }),

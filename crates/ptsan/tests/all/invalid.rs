@@ -111,17 +111,40 @@ fn other_formats_and_harts_with_svvptc_keep_none() {
 }
 
 #[test]
-fn a_fault_of_the_kernel_or_of_a_device_is_due_at_the_end() {
-    for (who, due) in [(0, false), (1, true), (2, true)] {
+fn a_fault_that_nobody_served_is_due_once_all_is_flushed() {
+    for (who, served) in (0..3).flat_map(|who| [(who, false), (who, true)]) {
         let mut s = machine(sv39(), true);
         let access = if who == 0 { Access::READ } else { KERNEL };
         let reader = if who == 2 { s.sanitizer.device(0) } else { 0 };
+        let kept = |s: &Machine| found(s).iter().filter(|found| **found == KEPT).count();
         assert!(s.sanitizer.translate(&s.memory, reader, VA, access).is_err());
         s.put(ENTRY, page(0x9000));
         assert!(s.sanitizer.translate(&s.memory, reader, VA, access).is_err());
+        if served {
+            s.sanitizer.flush(&s.memory, reader, Flush::page(SPACE, VA));
+        }
+        // The handler of another CPU ends an operation meanwhile.
+        let operation = s.sanitizer.operation_begins();
+        s.sanitizer.operation_ends(&s.memory, operation);
+        assert_eq!(kept(&s), 0, "{who}: {}", s.sanitizer);
+        s.flushes_done();
+        assert_eq!(kept(&s), usize::from(!served), "{who}: {}", s.sanitizer);
+        // It goes on as if it had been flushed.
+        assert!(s.sanitizer.translate(&s.memory, reader, VA, access).is_ok());
         s.sanitizer.finish_with(&s.memory);
-        let kept = s.sanitizer.findings().iter().any(|f| (f.kind, f.rule) == KEPT);
-        assert_eq!(kept, due, "{who}: {}", s.sanitizer);
+        assert_eq!(kept(&s), usize::from(!served), "{who}: {}", s.sanitizer);
+    }
+}
+
+#[test]
+fn a_program_s_fault_on_what_its_cpu_walked_ahead_is_not_due() {
+    for (access, due) in [(Access::READ, false), (KERNEL, true)] {
+        let mut s = machine(sv39(), true);
+        s.sanitizer.probe_walk(&s.memory, 1, VA);
+        s.put(ENTRY, page(0x9000));
+        assert!(s.on(1).translate(VA, access).is_err());
+        s.flushes_done();
+        assert_eq!(found(&s).contains(&KEPT), due, "{}", s.sanitizer);
     }
 }
 
