@@ -2,7 +2,7 @@
 use crate::input::schedule::Op;
 use crate::input::trace::Trace;
 use crate::linux::is_found;
-use ptarmigan_trace::{CloneKind, FailedCall, Kind};
+use ptarmigan_trace::{CloneKind, FailedCall, FaultFlags, Kind};
 use serde::Serialize;
 
 /// The operation to which the tables of the first space belong, which is there before any.
@@ -119,6 +119,7 @@ impl Cause {
             Kind::Lock { .. } | Kind::LockAll { .. } => Cause::Mlock,
             Kind::Failed { call: FailedCall::Lock { .. }, .. } => Cause::Mlock,
             Kind::Touched { flags, .. } if is_found(*flags) => Cause::Found,
+            Kind::Touched { flags: FaultFlags::WAITING, .. } => Cause::Fault,
             Kind::Touched { .. } => Cause::Mmap,
             Kind::Clone { .. }
             | Kind::TlbFlush { .. }

@@ -98,8 +98,11 @@ impl MapFlags {
     pub const ALONE: u16 = 1024;
     /// A System V segment.
     pub const SEGMENT: u16 = 2048;
+    /// The call gave up the lock of the space before it made pages present: a *touched* event says
+    /// where it has. In recordings with tracepoints, where another event came in between.
+    pub const LATER: u16 = 4096;
     pub(crate) const V1: u16 = 31;
-    pub(crate) const ALL: u16 = 4095;
+    pub(crate) const ALL: u16 = 8191;
 }
 
 /// The cause of a page fault.
@@ -128,6 +131,20 @@ impl FaultFlags {
     pub(crate) const V1: u8 = 0x17;
     pub(crate) const ALL: u8 = 0x5f;
 
+    /// Returns whether a fault may have brought the first private page of an area: it wrote, and no
+    /// page was there.
+    #[must_use]
+    pub fn makes_first_page(self) -> bool {
+        self.0 & (Self::WRITE | Self::PRESENT | Self::REFUSED) == Self::WRITE
+    }
+
+    /// Of pages that are [touched](Kind::Touched): a fault has made their tables, and waits for the
+    /// lock of the space. Its own event comes later.
+    pub const WAITING: Self = Self(Self::REFUSED | Self::USER);
+    /// Of pages that are [touched](Kind::Touched): an `mmap` or `mlock` that was
+    /// [earlier](MapFlags::LATER) makes them present now, as far as it does.
+    pub const POPULATED: Self = Self(Self::REFUSED | Self::USER | Self::WRITE);
+
     /// Returns whether the fault may have written. `unknown` says that the recording does not tell
     /// reads from writes.
     #[must_use]
@@ -149,6 +166,8 @@ impl Locking {
     /// Pages are locked as they come (`MLOCK_ONFAULT`, `MCL_ONFAULT`). Without this flag they are
     /// made present at once.
     pub const ON_FAULT: u8 = 4;
+    /// Of a range: the call made the pages present later, as with [`MapFlags::LATER`].
+    pub const LATER: u8 = 8;
     pub(crate) const ALL: u8 = 7;
 }
 
@@ -428,7 +447,8 @@ pub enum Kind {
         /// `WRITE` if they are private pages of this address space alone, `PRESENT` if they are
         /// private pages that another space maps, too, as fork shares them; `USER` if the task
         /// asked for them by a call (`mmap` that makes pages of a file present), `HUGE` if upper
-        /// entries map them.
+        /// entries map them. [`FaultFlags::WAITING`] and [`FaultFlags::POPULATED`] are about the locks
+        /// of a space with several tasks: nobody has looked at the pages.
         flags: FaultFlags,
     },
     /// A call that failed half-way. Not in traces of format 1.

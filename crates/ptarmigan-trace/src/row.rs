@@ -178,14 +178,17 @@ pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks, symbols: &Symbols) -> R
             range(start, pages).and(range(to, pages))
         }
         Kind::TlbFlush { pages, .. } | Kind::StackLimit { pages } => page(pages),
-        Kind::Lock { start, pages, how }
-        | Kind::Failed { call: FailedCall::Lock { start, pages, how }, .. } => {
+        Kind::Lock { start, pages, how } => {
+            range(start, pages).and(only(how.0, (Locking::ALL | Locking::LATER) & !Locking::FUTURE))
+        }
+        Kind::Failed { call: FailedCall::Lock { start, pages, how }, .. } => {
             range(start, pages).and(only(how.0, Locking::ALL & !Locking::FUTURE))
         }
         Kind::LockAll { how } => only(how.0, Locking::ALL),
         Kind::Touched { start, pages, flags } => {
             let has = |flag: u8| flags.0 & flag != 0;
             let allowed = match (has(FaultFlags::HUGE), has(FaultFlags::WRITE)) {
+                _ if matches!(flags, FaultFlags::WAITING | FaultFlags::POPULATED) => flags.0,
                 (true, _) => FaultFlags::HUGE,
                 (false, true) => FaultFlags::WRITE | FaultFlags::USER,
                 (false, false) => FaultFlags::PRESENT | FaultFlags::USER,

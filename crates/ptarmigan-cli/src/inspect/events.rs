@@ -42,11 +42,11 @@ fn prot(prot: Prot) -> Names<'static> {
 }
 
 fn locking(how: Locking) -> Names<'static> {
-    Names(u64::from(how.0), &[(1, "now"), (2, "future"), (4, "on-fault")])
+    Names(u64::from(how.0), &[(1, "now"), (2, "future"), (4, "on-fault"), (8, "later")])
 }
 
 fn map_flags(flags: MapFlags) -> Names<'static> {
-    const NAMES: [(u64, &str); 12] = [
+    const NAMES: [(u64, &str); 13] = [
         (MapFlags::SHARED as u64, "shared"),
         (MapFlags::ANON as u64, "anon"),
         (MapFlags::POPULATE as u64, "populate"),
@@ -59,6 +59,7 @@ fn map_flags(flags: MapFlags) -> Names<'static> {
         (MapFlags::DROPPABLE as u64, "droppable"),
         (MapFlags::ALONE as u64, "alone"),
         (MapFlags::SEGMENT as u64, "segment"),
+        (MapFlags::LATER as u64, "later"),
     ];
     Names(u64::from(flags.0), &NAMES)
 }

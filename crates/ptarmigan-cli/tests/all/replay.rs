@@ -484,12 +484,12 @@ fn nonsense(seed: u64) -> Vec<(u32, Kind)> {
             12 => Kind::Madvise { start: page, pages, advice: random(26) as u16 },
             13 => Kind::Truth { tables: random(30) as u32, at: Sampled::Exit },
             14 => Kind::Idle,
-            15..=18 => Kind::Mmap { start: page, pages, prot, flags: MapFlags(random(4096) as u16) },
-            19 => Kind::Lock { start: page, pages, how: Locking(random(8) as u8 & 5) },
+            15..=18 => Kind::Mmap { start: page, pages, prot, flags: MapFlags(random(8192) as u16) },
+            19 => Kind::Lock { start: page, pages, how: Locking(random(16) as u8 & 13) },
             20 => Kind::LockAll { how: Locking(random(8) as u8) },
             21 => Kind::StackLimit { pages: [0, 1, 2048, (1 << 52) - 1][random(4) as usize] },
             22 => {
-                let flags = [0, 2, 4, 6, FaultFlags::HUGE][random(5) as usize];
+                let flags = [0, 2, 4, 6, 12, 14, FaultFlags::HUGE][random(7) as usize];
                 Kind::Touched { start: page, pages, flags: FaultFlags(flags) }
             }
             23 => {
@@ -533,5 +533,56 @@ fn nonsense_is_replayed_without_falling_over_or_losing_a_frame() {
         );
         assert!(matches!(ran.status, Some(0 | 1)), "seed {seed}: {:?} {}", ran.status, ran.err);
         assert!(ran.out.contains("policy ptarmigan"), "seed {seed}: {} {}", ran.out, ran.err);
+    }
+}
+
+/// A space with pages, copied by a fork in the middle of `events`, and the tables that Linux counts in
+/// the child and in the parent.
+fn forked(name: &str, before: &[Kind], after: &[Kind], [child, parent]: [u32; 2]) -> String {
+    let truth = |tables| Kind::Truth { tables, at: Sampled::Exit };
+    let mut events = vec![(0, Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 })];
+    events.extend(before.iter().map(|kind| (0, *kind)));
+    events.push((0, Kind::Clone { child: 1, kind: CloneKind::Fork }));
+    events.extend([(1, truth(child)), (1, Kind::Exit { last: true })]);
+    events.extend(after.iter().chain([&truth(parent), &Kind::Exit { last: true }]).map(|kind| (0, *kind)));
+    let ran = on(name, &events, &["--policy", "plain", "--cpus", "1"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    ran.out
+}
+
+#[test]
+fn a_fault_that_waits_has_made_its_table_before() {
+    let mmap = |start, pages| {
+        let flags = MapFlags(MapFlags::ANON | MapFlags::FIXED);
+        Kind::Mmap { start, pages, prot: Prot(3), flags }
+    };
+    let fault = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::WRITE | FaultFlags::USER) };
+    // The first area has a page in one table, and shares another one with the second area.
+    let base = 1 << 20;
+    let alone = Kind::Mprotect { start: base + 768, pages: 256, prot: Prot(7) };
+    let areas = [mmap(base, 1024), alone, fault(base)];
+    let waiting = Kind::Touched { start: base + 800, pages: 1, flags: FaultFlags::WAITING };
+    for (waits, child) in [(&[waiting][..], 7), (&[], 6)] {
+        let out = forked("waits", &[&areas, waits].concat(), &[fault(base + 800)], [child, 7]);
+        assert!(out.contains("in 2 of 2 samples"), "{waits:?}: {out}");
+    }
+}
+
+#[test]
+fn pages_of_a_call_come_where_the_trace_says() {
+    let (start, pages) = (1 << 20, 4);
+    let populated = Kind::Touched { start, pages, flags: FaultFlags::POPULATED };
+    let anon = MapFlags::ANON | MapFlags::FIXED;
+    let mmap = |flags| Kind::Mmap { start, pages, prot: Prot(3), flags: MapFlags(anon | flags) };
+    let lock = |how| Kind::Lock { start, pages, how: Locking(Locking::NOW | how) };
+    for (later, before) in [
+        (true, &[mmap(MapFlags::POPULATE | MapFlags::LATER)][..]),
+        (false, &[mmap(MapFlags::POPULATE)]),
+        (true, &[mmap(0), lock(Locking::LATER)]),
+        (false, &[mmap(0), lock(0)]),
+    ] {
+        let after = if later { &[populated][..] } else { &[] };
+        let out = forked("later", before, after, [if later { 3 } else { 6 }, 6]);
+        assert!(out.contains("in 2 of 2 samples"), "{before:?}: {out}");
     }
 }

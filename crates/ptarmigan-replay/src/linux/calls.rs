@@ -3,7 +3,7 @@ use super::error::CallError;
 use super::lock::{Extent, populate};
 use super::pieces::{PAGE, pieces};
 use super::tags::{self, Tag};
-use super::{advice, lock, objects};
+use super::{advice, faults, lock, objects};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::page::Level;
@@ -140,6 +140,14 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
                 space.madvise(range, Advice::DontNeed)?;
                 return Ok(space.make_tables(range, Level(Level::PTE.0 + 1))?);
             }
+            match flags {
+                FaultFlags::WAITING => {
+                    return pieces(space, range(start, pages))
+                        .try_for_each(|(piece, area)| faults::waits(space, piece, &area));
+                }
+                FaultFlags::POPULATED => return populate(space, range(start, pages), Extent::All),
+                _ => {}
+            }
             let private = flags.0 & (FaultFlags::WRITE | FaultFlags::PRESENT) != 0;
             let write = flags.0 & FaultFlags::WRITE != 0 && flags != SPLIT;
             for (piece, area) in pieces(space, range(start, pages)) {
@@ -239,7 +247,7 @@ fn mmap<F: Format, M: SpaceMachine>(
         (false, false) => 0,
     };
     space.map_area(Area { tag, ..Area::new(range, kind, Object::from(object)) })?;
-    if has(MapFlags::POPULATE) || space.default_tag() & tags::LOCKED != 0 {
+    if !has(MapFlags::LATER) && (has(MapFlags::POPULATE) || space.default_tag() & tags::LOCKED != 0) {
         populate(space, range, Extent::All)?;
     }
     Ok(())

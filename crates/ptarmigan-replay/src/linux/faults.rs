@@ -29,6 +29,38 @@ pub fn refused<F: Format, M: SpaceMachine>(
     Ok(())
 }
 
+/// A fault that gave up the lock of its area to wait for that of the space, which Linux needs to
+/// prepare an area for its first private page. By then it has made the tables of the page:
+///
+/// ```text
+/// thread 1                 thread 2
+/// write fault              |
+/// | makes the table        fork takes the lock
+/// | waits for the lock     | copies the table, which other areas share
+/// |                        fork gives it up
+/// takes it, maps the page  |
+/// ```
+///
+/// Of an area that is prepared, the fault had nothing to wait for but the area's own lock, and it made
+/// no table. Pages of files get their table later.
+///
+/// # Errors
+/// [`CallError`] for lack of memory.
+pub fn waits<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    page: VirtRange,
+    area: &Area,
+) -> Result<(), CallError> {
+    let others = [AreaFlags::SHARED, AreaFlags::BACKED, AreaFlags::PRIVATE_PAGES];
+    if !others.into_iter().any(|flag| area.flags.has(flag))
+        && area.flags.has(AreaFlags::WRITE)
+        && !is_huge_only(area)
+    {
+        space.make_tables(page, Level::PTE)?;
+    }
+    Ok(())
+}
+
 /// Returns whether an area has huge pages only.
 pub fn is_huge_only(area: &Area) -> bool {
     area.tag & tags::HUGE_ONLY != 0

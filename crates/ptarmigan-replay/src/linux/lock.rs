@@ -64,7 +64,7 @@ pub fn lock<F: Format, M: SpaceMachine>(
     }
     mark(space, range, tag)?;
     // After a hole no page is made present.
-    if tag == 0 || !complete {
+    if tag == 0 || !complete || how.0 & Locking::LATER != 0 {
         return Ok(());
     }
     populate(space, range, if failed { Extent::ToFile } else { Extent::ToRefusal })

@@ -132,6 +132,8 @@ pub(crate) enum RawKind {
     Released,
     /// The task holds the lock for reading. A fault takes it if it cannot do with its area's.
     LockedToRead,
+    /// The task has tried to lock it for reading, and somebody else held it.
+    NotLocked,
     /// The system call ends.
     Leave {
         result: i64,
@@ -266,6 +268,7 @@ impl Raw {
             RawKind::Locked => w.push(6),
             RawKind::Released => w.push(20),
             RawKind::LockedToRead => w.push(21),
+            RawKind::NotLocked => w.push(43),
             RawKind::Leave { result } => w.extend([7, *result as u64]),
             RawKind::Attached { start, pages, prot, segment } => {
                 w.extend([8, *start, *pages, u64::from(prot.0), u64::from(*segment)]);
@@ -339,6 +342,7 @@ impl Raw {
             (6, []) => RawKind::Locked,
             (20, []) => RawKind::Released,
             (21, []) => RawKind::LockedToRead,
+            (43, []) => RawKind::NotLocked,
             (7, [result]) => RawKind::Leave { result: *result as i64 },
             (8, [start, pages, prot, segment]) => RawKind::Attached {
                 start: *start,
@@ -418,7 +422,12 @@ impl RawKind {
     pub(crate) fn is_beside(&self) -> bool {
         matches!(
             self,
-            Self::LockedToRead | Self::TlbFlush { .. } | Self::Idle | Self::Mapped(_) | Self::Sampled(_)
+            Self::LockedToRead
+                | Self::NotLocked
+                | Self::TlbFlush { .. }
+                | Self::Idle
+                | Self::Mapped(_)
+                | Self::Sampled(_)
         )
     }
 
@@ -443,6 +452,7 @@ impl RawKind {
             self,
             Self::Locked
                 | Self::LockedToRead
+                | Self::NotLocked
                 | Self::Released
                 | Self::Took { call: Call::Segment, .. }
                 | Self::Attached { .. }
@@ -474,6 +484,7 @@ mod tests {
             RawKind::Locked,
             RawKind::Released,
             RawKind::LockedToRead,
+            RawKind::NotLocked,
             RawKind::Leave { result: -12 },
             RawKind::Attached { start: 1, pages: 2, prot: Prot(3), segment: true },
             RawKind::Detached { start: 1, pages: 2 },

@@ -18,13 +18,14 @@ pub(crate) use state::{Seen, TraceBuilder};
 
 use crate::record::linux::raw::{CLONE_THREAD, CLONE_VFORK, CLONE_VM, MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
+use crate::record::linux::system::sys;
 use exited::ExitedTask;
 use ptarmigan_trace::{
     CloneKind, Event, FaultFlags, FlushEvent, Kind, MapFlags, Note, Object, Sampled, WriteError, Writer,
 };
-use state::{SpaceUsers, TaskState};
+use state::{SharedFault, SpaceUsers, TaskState};
 use std::io::Write;
-use syscall::event_of;
+use syscall::{event_of, populated_later};
 use tables::KnownTables;
 
 /// The most raw events of unknown tasks that are kept.
@@ -208,9 +209,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Enter { call, args } => {
                 task.object = None;
                 // The previous call never ended: its task was killed in it, or its end was lost.
-                if let Some((_, _, Some(place))) = task.call.replace((call, args, None)) {
+                for place in task.drop_call() {
                     self.queue.resolve(place, self.now, None)?;
                 }
+                task.call = Some((call, args, None));
             }
             RawKind::Locked if self.started && task.recorded => {
                 if let Some((_, _, place @ None)) = &mut task.call {
@@ -224,17 +226,39 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     self.queue.resolve(place, self.now, None)?;
                 }
             }
+            RawKind::NotLocked => {
+                if let Some(fault) = &mut task.fault {
+                    fault.refusals = fault.refusals.saturating_add(1);
+                }
+            }
             RawKind::LockedToRead => {
-                if let Some(place) = task.fault {
-                    task.fault = Some(self.queue.end());
-                    self.queue.delay(place, self.now)?;
+                if let Some(SharedFault { place, refusals }) = task.fault {
+                    task.fault = Some(SharedFault { place: self.queue.end(), refusals: 0 });
+                    self.queue.delay(place, self.now, refusals > 1)?;
+                } else if self.started && task.recorded {
+                    match &mut task.call {
+                        // It takes effect under this lock.
+                        Some((MmCall::Madvise, _, place @ None)) => *place = Some(self.queue.reserve()),
+                        Some((MmCall::Mmap | MmCall::Mlock, _, Some(_))) if task.populates.is_none() => {
+                            task.populates = Some(self.queue.reserve());
+                        }
+                        _ => {}
+                    }
                 }
             }
             RawKind::Locked | RawKind::Released => {}
             RawKind::Leave { result } => {
                 if let Some((call, args, place)) = task.call.take() {
-                    let (number, cpu) = (task.number, task.cpu);
-                    let event = event_of(call, args, result).filter(|_| task.recorded);
+                    let (number, cpu, populates) = (task.number, task.cpu, task.populates.take());
+                    let mut event = event_of(call, args, result).filter(|_| task.recorded);
+                    if let Some(pages) = populates {
+                        // Where a file ends is looked up.
+                        let is_looked_up = call == MmCall::Mmap && sys::populates_file(args[3]);
+                        let later = place.is_some_and(|place| pages > place + 1) && !is_looked_up;
+                        let touched = event.as_mut().filter(|_| later).and_then(populated_later);
+                        let touched = touched.map(|kind| Event { task: number, cpu, kind });
+                        self.queue.resolve(pages, raw.time, touched)?;
+                    }
                     let event = event.map(|kind| Event { task: number, cpu, kind });
                     if let (Some(event), Some(space)) = (event, self.spaces.get_mut(&task.space)) {
                         space.change(pid, self.now, &event.kind);
@@ -311,7 +335,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let place = self.queue.end();
         self.put(pid, Kind::Fault { page, flags })?;
         if let Some(task) = self.tasks.get_mut(&pid) {
-            task.fault = (shared && self.queue.end() > place).then_some(place);
+            let is_queued = shared && self.queue.end() > place;
+            task.fault = is_queued.then_some(SharedFault { place, refusals: 0 });
         }
         Ok(())
     }
@@ -408,7 +433,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let Some(mut task) = self.tasks.remove(&pid) else { return Ok(()) };
         let TaskState { number, cpu, recorded, .. } = task;
         self.exited.add(pid, ExitedTask { number, cpu, recorded });
-        if let Some((_, _, Some(place))) = task.call.take() {
+        for place in task.drop_call() {
             self.queue.resolve(place, self.now, None)?;
         }
         if let Some(look) = task.look.take() {

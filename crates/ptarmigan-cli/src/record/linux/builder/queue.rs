@@ -6,7 +6,9 @@
 //!
 //! A fork moves to a place that was reserved when it gave up the lock. Another task may have made a
 //! child since, which was numbered first. So tasks get their numbers when their clones are written.
-use ptarmigan_trace::{Event, Kind, OpeningCounts, Openings, Place, PlaceId, Text, WriteError, Writer};
+use ptarmigan_trace::{
+    Event, FaultFlags, Kind, OpeningCounts, Openings, Place, PlaceId, Text, WriteError, Writer,
+};
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 
@@ -161,11 +163,20 @@ impl<W: Write> Queue<W> {
         self.drain()
     }
 
-    /// Moves an event to the end: it took effect only now. An event that is written already stays.
-    pub(super) fn delay(&mut self, place: u64, time: u64) -> Result<(), WriteError> {
+    /// Moves a fault to the end: it took the lock only now. If it `made_tables` before, and another
+    /// event came meanwhile, one that says so stays at its place. A fault that is written already
+    /// stays.
+    pub(super) fn delay(&mut self, place: u64, time: u64, made_tables: bool) -> Result<(), WriteError> {
+        let is_last = self.end() == place + 1;
         let Some(slot) = self.slot(place) else { return Ok(()) };
-        let QueuedEvent::Known(_, e) = *slot else { return Ok(()) };
-        *slot = QueuedEvent::Nothing;
+        let QueuedEvent::Known(since, e) = *slot else { return Ok(()) };
+        *slot = match e.kind {
+            Kind::Fault { page, flags } if made_tables && !is_last && flags.makes_first_page() => {
+                let kind = Kind::Touched { start: page, pages: 1, flags: FaultFlags::WAITING };
+                QueuedEvent::Known(since, Event { kind, ..e })
+            }
+            _ => QueuedEvent::Nothing,
+        };
         self.push(time, e)
     }
 
@@ -279,17 +290,17 @@ mod tests {
         q.push(1, brk(1)).expect("memory");
         let place = q.reserve();
         q.push(2, brk(2)).expect("memory");
-        q.delay(0, 3).expect("memory");
+        q.delay(0, 3, true).expect("memory");
         q.resolve(place, 4, Some(brk(4))).expect("memory");
         // A place that is only reserved, and one that was moved away, stay.
         let empty = q.reserve();
-        q.delay(empty, 5).expect("memory");
-        q.delay(0, 5).expect("memory");
+        q.delay(empty, 5, true).expect("memory");
+        q.delay(0, 5, true).expect("memory");
         for n in 0..KEPT as u64 {
             q.push(6, brk(10 + n)).expect("memory");
         }
         // Written already, except for the events behind the empty place.
-        q.delay(1, 7).expect("memory");
+        q.delay(1, 7, true).expect("memory");
         q.resolve(empty, 7, None).expect("memory");
         assert_eq!(ends(q)[..4], [4, 2, 1, 10]);
     }

@@ -80,8 +80,10 @@ pub(super) struct TaskState {
     /// those system calls. A fork gives up the copy's lock and then its own space's, and stands
     /// where it gave up the first. `shmat` and its like stand where it gave up the newest.
     pub(super) released: [Option<u64>; 2],
-    /// The place of its last event, if that is a fault in a space that other tasks share.
-    pub(super) fault: Option<u64>,
+    /// Its last event, if that is a fault in a space that other tasks share.
+    pub(super) fault: Option<SharedFault>,
+    /// The place where the call in progress took the lock again, to make pages present.
+    pub(super) populates: Option<u64>,
     /// The look at the effect of its last call, if one may follow.
     pub(super) look: Option<ExpectedLook>,
     /// The time of an execve that waits for the other threads to end.
@@ -91,6 +93,17 @@ pub(super) struct TaskState {
     /// Whether its last call of execve was under another tracer.
     pub(super) other_tracer: bool,
     pub(super) dying: bool,
+}
+
+/// A fault in a space that other tasks share.
+#[derive(Clone, Copy)]
+pub(super) struct SharedFault {
+    /// The place of its event.
+    pub(super) place: u64,
+    /// How often its task has tried to lock the space, and another had it. A task that may not use
+    /// the lock of the area tries once before it waits. One that uses it, and finds that it needs the
+    /// lock of the space, has tried twice, and has made the tables of the page.
+    pub(super) refusals: u8,
 }
 
 impl TaskState {
@@ -109,12 +122,19 @@ impl TaskState {
             copied: None,
             released: [None; 2],
             fault: None,
+            populates: None,
             look: None,
             exec: None,
             made: false,
             other_tracer: false,
             dying: false,
         }
+    }
+
+    /// Forgets the call in progress, which never ends, and returns its places.
+    pub(super) fn drop_call(&mut self) -> impl Iterator<Item = u64> + use<> {
+        let place = self.call.take().and_then(|(_, _, place)| place);
+        place.into_iter().chain(self.populates.take())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Turns system calls that change an address space into events.
 use crate::record::linux::raw::MmCall;
 use crate::record::linux::system::proc::PAGE_SHIFT;
-use ptarmigan_trace::{FailedCall, Kind, Locking, MapFlags, Prot};
+use ptarmigan_trace::{FailedCall, FaultFlags, Kind, Locking, MapFlags, Prot};
 use std::sync::OnceLock;
 
 /// Flag of `mlock2`.
@@ -59,6 +59,23 @@ pub(crate) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind
     let errno = u8::try_from(-result).ok()?;
     let aligned = whole_pages || matches!(call, FailedCall::Lock { .. });
     (aligned && HALF_WAY.contains(&-result)).then_some(Kind::Failed { errno, call })
+}
+
+/// Makes an event of `mmap` or `mlock` one that makes no pages present, and returns the event that
+/// does so later. `None` for other events.
+pub(super) fn populated_later(event: &mut Kind) -> Option<Kind> {
+    let (start, pages) = match event {
+        Kind::Mmap { start, pages, flags, .. } => {
+            flags.0 |= MapFlags::LATER;
+            (*start, *pages)
+        }
+        Kind::Lock { start, pages, how } if how.0 & Locking::NOW != 0 => {
+            how.0 |= Locking::LATER;
+            (*start, *pages)
+        }
+        _ => return None,
+    };
+    Some(Kind::Touched { start, pages, flags: FaultFlags::POPULATED })
 }
 
 /// Returns the effect of a system call that succeeds.

@@ -352,6 +352,70 @@ fn a_fault_that_waits_for_a_fork_comes_after_it() {
 }
 
 #[test]
+fn a_fault_that_used_its_area_s_lock_has_made_tables_before_it_waited() {
+    let present = (101, RawKind::Fault { address: 11 << PAGE_SHIFT, code: 7 });
+    for (fault, refusals, waits) in
+        [(fault(101, 11), 2, true), (fault(101, 11), 1, false), (present, 2, false)]
+    {
+        let tried = vec![(101, RawKind::NotLocked); refusals];
+        let fork = [(100, RawKind::Locked), (100, RawKind::Released), (100, RawKind::Released)];
+        let locked = [(101, RawKind::LockedToRead), clone(100, 102, 0)];
+        let events = run(&[&[clone(100, 101, THREAD), fault][..], &tried, &fork, &locked].concat());
+        let table = Kind::Touched { start: 11, pages: 1, flags: FaultFlags::WAITING };
+        let at = |wanted: &dyn Fn(&Kind) -> bool| events.iter().position(|(_, kind)| wanted(kind));
+        let fork = at(&|kind| matches!(kind, Kind::Clone { kind: CloneKind::Fork, .. }));
+        let place = at(&|kind| *kind == table);
+        assert_eq!(place.is_some() && place < fork, waits, "{events:?}");
+        assert!(fork < at(&|kind| matches!(kind, Kind::Fault { page: 11, .. })), "{events:?}");
+    }
+}
+
+#[test]
+fn pages_of_mmap_come_where_it_takes_the_lock_again() {
+    let args = |flags| [0x100 << PAGE_SHIFT, 4 << PAGE_SHIFT, 3, flags as u64, 0];
+    let anon = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    let file = libc::MAP_PRIVATE | libc::MAP_POPULATE;
+    for (flags, forks, later) in [(anon, true, true), (anon, false, false), (file, true, false)] {
+        let fork = [(101, RawKind::Released), (101, RawKind::Released), clone(101, 102, 0)];
+        let fork = if forks { &fork[..] } else { &[] };
+        let call = [(100, RawKind::Enter { call: MmCall::Mmap, args: args(flags) }), (100, RawKind::Locked)];
+        let pages = [(100, RawKind::LockedToRead), (100, RawKind::Leave { result: 0x100 << PAGE_SHIFT })];
+        let first = [clone(100, 101, THREAD)];
+        let events = run(&[&first[..], &call, fork, &pages, &[fault(100, 7)]].concat());
+        let mapped = events.iter().find_map(|(_, kind)| match kind {
+            Kind::Mmap { flags, .. } => Some(flags.0 & MapFlags::LATER != 0),
+            _ => None,
+        });
+        assert_eq!(mapped, Some(later), "{events:?}");
+        let touched = Kind::Touched { start: 0x100, pages: 4, flags: FaultFlags::POPULATED };
+        let place = events.iter().position(|(_, kind)| *kind == touched);
+        let fork =
+            events.iter().position(|(_, kind)| matches!(kind, Kind::Clone { kind: CloneKind::Fork, .. }));
+        assert_eq!(place.is_some() && place > fork, later, "{events:?}");
+    }
+}
+
+#[test]
+fn advice_under_the_lock_comes_before_a_fork_that_waited_for_it() {
+    let args = [0x100 << PAGE_SHIFT, 4 << PAGE_SHIFT, 102, 0, 0];
+    let advice = Kind::Madvise { start: 0x100, pages: 4, advice: 102 };
+    for locked in [true, false] {
+        let lock = (100, RawKind::LockedToRead);
+        let events = run(&[
+            &[clone(100, 101, THREAD), (100, RawKind::Enter { call: MmCall::Madvise, args })][..],
+            if locked { std::slice::from_ref(&lock) } else { &[] },
+            &[(101, RawKind::Released), (101, RawKind::Released), clone(101, 102, 0)],
+            &[(100, RawKind::Leave { result: 0 }), fault(100, 7)],
+        ]
+        .concat());
+        let place = events.iter().position(|(_, kind)| *kind == advice);
+        let fork =
+            events.iter().position(|(_, kind)| matches!(kind, Kind::Clone { kind: CloneKind::Fork, .. }));
+        assert_eq!(place < fork, locked, "{events:?}");
+    }
+}
+
+#[test]
 fn counts_of_tables_need_quiet() {
     let tables = |pid, tables, exit| (pid, RawKind::Tables { tables, exit });
     let truths = |what: &[(i32, RawKind)]| -> Vec<u32> {

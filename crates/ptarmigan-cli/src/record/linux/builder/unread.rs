@@ -258,6 +258,7 @@ impl HeldBack {
                 RawKind::Idle
                     | RawKind::TlbFlush { .. }
                     | RawKind::LockedToRead
+                    | RawKind::NotLocked
                     | RawKind::BadAddress
                     | RawKind::Enter { .. }
                     | RawKind::Took { .. }

@@ -84,6 +84,7 @@ impl Decoder {
                 RawKind::Enter { call, args }
             }
             Point::Leave => RawKind::Leave { result: f(0)? as i64 },
+            Point::Locked if f(1)? == 0 => RawKind::NotLocked,
             Point::Locked if f(0)? == 0 => RawKind::LockedToRead,
             Point::Locked => RawKind::Locked,
             Point::Released => RawKind::Released,

@@ -124,7 +124,8 @@ impl CpuEvents {
                     return true;
                 }
                 RawKind::BadAddress => return by_kernel,
-                RawKind::Locked | RawKind::Released | RawKind::LockedToRead | RawKind::End { .. } => {}
+                RawKind::Locked | RawKind::Released | RawKind::End { .. } => {}
+                RawKind::LockedToRead | RawKind::NotLocked => {}
                 RawKind::Fault { address: again, .. } if by_kernel && again >> 12 == address >> 12 => {}
                 _ => return false,
             }
