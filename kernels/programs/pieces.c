@@ -222,6 +222,12 @@ static int sharer(int own, int count) {
     return 0;
 }
 
+/* Waits for a child. */
+static int has_failed(void) {
+    int status;
+    return wait(&status) < 0 || status;
+}
+
 /* Memory that programs share, which the kernel may keep in blocks. The first one to touch it is a child. */
 static int share(void) {
     int count = 3 * IN_SPAN + 5, bad = 0;
@@ -235,8 +241,8 @@ static int share(void) {
             fflush(stdout);
             _exit(bad);
         }
-    for (int i = 0, status; i < SHARERS; i++)
-        bad |= wait(&status) < 0 || status;
+    for (int i = 0; i < SHARERS; i++)
+        bad |= has_failed();
     for (int i = 0; i < count && !bad; i++)
         bad = !shows(i, (unsigned)i + 1) && wrong("shared", i);
     return bad || munmap(memory, size);
@@ -250,12 +256,6 @@ static void start(const char *path, int number) {
         execl(path, path, text, (char *)0);
         _exit(1);
     }
-}
-
-/* Waits for a program. */
-static int has_failed(void) {
-    int status;
-    return wait(&status) < 0 || status;
 }
 
 int main(int argc, char **argv) {
