@@ -488,9 +488,9 @@ int32_t ptsan_frame_reused(struct ptsan *san,
                            uint64_t size);
 
 // Tells that everything that was unmapped, remapped or restricted so far has been flushed, as far
-// as it belongs to no operation under way, and that no handler of a fault is running. A CPU that may
-// still hold any of it is a finding, for which stores must be told or watched; and so is one that
-// has faulted on an entry which it keeps from before it was valid, and has not flushed since.
+// as it belongs to no operation under way, and that no handler of a fault is running. A CPU that
+// may still hold any of it is a finding, for which stores must be told or watched; and so is one
+// that has faulted on an entry which it keeps from before it was valid, and has not flushed since.
 // `ptsan_finish` does the same, and `ptsan_operation_ends` the first.
 int32_t ptsan_flushes_done(struct ptsan *san);
 

@@ -37,9 +37,9 @@ pub extern "C" fn ptsan_frame_reused(san: *mut Ptsan, phys: u64, size: u64) -> i
 }
 
 /// Tells that everything that was unmapped, remapped or restricted so far has been flushed, as far
-/// as it belongs to no operation under way, and that no handler of a fault is running. A CPU that may
-/// still hold any of it is a finding, for which stores must be told or watched; and so is one that
-/// has faulted on an entry which it keeps from before it was valid, and has not flushed since.
+/// as it belongs to no operation under way, and that no handler of a fault is running. A CPU that
+/// may still hold any of it is a finding, for which stores must be told or watched; and so is one
+/// that has faulted on an entry which it keeps from before it was valid, and has not flushed since.
 /// `ptsan_finish` does the same, and `ptsan_operation_ends` the first.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_flushes_done(san: *mut Ptsan) -> i32 {

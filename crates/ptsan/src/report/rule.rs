@@ -53,8 +53,8 @@ rules! {
     /// deny an access, and was not flushed.
     DeniedTwice = "memory allows the access, and a CPU faulted twice on a cached entry that denies it; flush it when a permission is added, or at the fault",
     /// An entry became valid, the CPU faulted, and it faults again: it keeps entries that were not
-    /// valid, and was not flushed. Or it has faulted once, and the entry is kept when all is said to
-    /// be flushed.
+    /// valid, and was not flushed. Or it has faulted once, and the entry is kept when all is said
+    /// to be flushed.
     InvalidKept = "memory maps the page, and a CPU faulted on the entry from before it was valid; flush the address at the fault, or the whole space if a table was linked",
     /// A page was unmapped, and a CPU that may hold it has not flushed it since.
     UnmapNotFlushed = "a page was unmapped, and a CPU that may hold the translation has not flushed it since",

@@ -70,8 +70,8 @@ pub struct Config {
     /// handler of that fault has to flush, and the access is made again. A second fault on the same
     /// entry is a finding ([`crate::Rule::InvalidKept`]), and so is one after which nobody has
     /// flushed by [`crate::Sanitizer::flushes_done`]. That one does not count if it is of a program
-    /// and the CPU kept the entry when it walked ahead. CPUs that look pages up in a hash table keep
-    /// no such entries.
+    /// and the CPU kept the entry when it walked ahead. CPUs that look pages up in a hash table
+    /// keep no such entries.
     /// ```
     /// use ptsan::{Access, Arch, Config, Flush, Kind, Session};
     ///

@@ -19,7 +19,7 @@
 //! ```
 use super::walker::Walk;
 use crate::arch::{Access, Entry};
-use crate::cpu::{Fault, Flush, Invalid, Loaded};
+use crate::cpu::{Fault, Flush, Invalid, Loaded, Translation};
 use crate::memory::Memory;
 use crate::report::Rule;
 use crate::state::Sanitizer;
@@ -75,12 +75,29 @@ impl Sanitizer {
             kept.faulted = kept.faulted.or(Some((va, access)).filter(|_| !under_way));
             return Some(fault);
         }
-        let when = format!("on an entry that it read at event {}; ", kept.since);
+        let since = kept.since;
+        self.report_kept((cpu, loaded), va, access, (level, since), truth);
+        None
+    }
+
+    /// Reports a fault on an entry that is kept since an event and that memory has made good, and
+    /// drops the entries that are kept for `va`: the CPU goes on as if it had been flushed.
+    fn report_kept(
+        &mut self,
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        access: Access,
+        (level, since): (u8, u64),
+        truth: Result<Translation, Fault>,
+    ) {
+        let arch = &self.config.arch;
+        let context = &mut self.cpus[cpu].contexts[loaded.context as usize];
         while let Some((level, _)) = context.invalid_at(arch, va) {
             context.forget_invalid(arch, level, va);
         }
-        self.report_stale((cpu, loaded.space), va, access, Rule::InvalidKept, Err(fault), truth, &when);
-        None
+        let when = format!("on an entry that it read at event {since}; ");
+        let used = Err(Fault::NotPresent { level });
+        self.report_stale((cpu, loaded.space), va, access, Rule::InvalidKept, used, truth, &when);
     }
 
     /// Drops the kept entries that a flush of a CPU by address covers. One that is a link by now
@@ -125,12 +142,7 @@ impl Sanitizer {
             for (va, level, access, since) in faulted {
                 let truth = self.look(memory, loaded.root, va);
                 if truth.is_ok_and(|t| t.accessed && t.perms.allows(access)) {
-                    let context = &mut self.cpus[cpu].contexts[loaded.context as usize];
-                    context.forget_invalid(&self.config.arch, level, va);
-                    let when = format!("on an entry that it read at event {since}; ");
-                    let fault = Err(Fault::NotPresent { level });
-                    let rule = Rule::InvalidKept;
-                    self.report_stale((cpu, loaded.space), va, access, rule, fault, truth, &when);
+                    self.report_kept((cpu, loaded), va, access, (level, since), truth);
                 }
             }
         }
