@@ -131,13 +131,6 @@ impl FaultFlags {
     pub(crate) const V1: u8 = 0x17;
     pub(crate) const ALL: u8 = 0x5f;
 
-    /// Returns whether a fault may have brought the first private page of an area: it wrote, and no
-    /// page was there.
-    #[must_use]
-    pub fn makes_first_page(self) -> bool {
-        self.0 & (Self::WRITE | Self::PRESENT | Self::REFUSED) == Self::WRITE
-    }
-
     /// Of pages that are [touched](Kind::Touched): a fault has made their tables, and waits for the
     /// lock of the space. Its own event comes later.
     pub const WAITING: Self = Self(Self::REFUSED | Self::USER);
@@ -447,8 +440,8 @@ pub enum Kind {
         /// `WRITE` if they are private pages of this address space alone, `PRESENT` if they are
         /// private pages that another space maps, too, as fork shares them; `USER` if the task
         /// asked for them by a call (`mmap` that makes pages of a file present), `HUGE` if upper
-        /// entries map them. [`FaultFlags::WAITING`] and [`FaultFlags::POPULATED`] are about the locks
-        /// of a space with several tasks: nobody has looked at the pages.
+        /// entries map them. [`FaultFlags::WAITING`] and [`FaultFlags::POPULATED`] are about the
+        /// locks of a space with several tasks: nobody has looked at the pages.
         flags: FaultFlags,
     },
     /// A call that failed half-way. Not in traces of format 1.

@@ -536,8 +536,8 @@ fn nonsense_is_replayed_without_falling_over_or_losing_a_frame() {
     }
 }
 
-/// A space with pages, copied by a fork in the middle of `events`, and the tables that Linux counts in
-/// the child and in the parent.
+/// Replays a fork between some events and others of its space. Linux counts so many tables in the
+/// child, and in the parent at its end.
 fn forked(name: &str, before: &[Kind], after: &[Kind], [child, parent]: [u32; 2]) -> String {
     let truth = |tables| Kind::Truth { tables, at: Sampled::Exit };
     let mut events = vec![(0, Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 })];

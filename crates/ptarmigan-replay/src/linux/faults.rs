@@ -41,8 +41,8 @@ pub fn refused<F: Format, M: SpaceMachine>(
 /// takes it, maps the page  |
 /// ```
 ///
-/// Of an area that is prepared, the fault had nothing to wait for but the area's own lock, and it made
-/// no table. Pages of files get their table later.
+/// Of an area that is prepared, the fault had nothing to wait for but the area's own lock, and it
+/// made no table. Pages of files get their table later.
 ///
 /// # Errors
 /// [`CallError`] for lack of memory.

@@ -3,7 +3,7 @@
 //! A look takes a while, and others that share the space may run meanwhile. Pages of a call are
 //! written only where no other task could have mapped since ([`changes`](super::changes)).
 use super::changes::{remove, replaced_by};
-use super::state::{ExpectedLook, TraceBuilder};
+use super::state::{ExpectedLook, QueuedCall, TraceBuilder};
 use super::syscall::event_of;
 use crate::record::linux::raw::MmCall;
 use crate::record::linux::system::pagemap::Found;
@@ -102,7 +102,7 @@ impl<W: Write> TraceBuilder<'_, W> {
             space.changes.remove(&mut parts, pid, since);
         }
         let others = self.tasks.iter().filter(|(other, task)| **other != pid && task.space == space);
-        for (call, args, _) in others.filter_map(|(_, task)| task.call) {
+        for QueuedCall { call, args, .. } in others.filter_map(|(_, task)| task.call) {
             // Where it will be if it does as it is told.
             let result = if call == MmCall::Mremap { args[4] } else { args[0] };
             let kind = event_of(call, args, result as i64);

@@ -23,7 +23,7 @@ use exited::ExitedTask;
 use ptarmigan_trace::{
     CloneKind, Event, FaultFlags, FlushEvent, Kind, MapFlags, Note, Object, Sampled, WriteError, Writer,
 };
-use state::{SharedFault, SpaceUsers, TaskState};
+use state::{QueuedCall, SharedFault, SpaceUsers, TaskState};
 use std::io::Write;
 use syscall::{event_of, populated_later};
 use tables::KnownTables;
@@ -209,13 +209,13 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Enter { call, args } => {
                 task.object = None;
                 // The previous call never ended: its task was killed in it, or its end was lost.
-                for place in task.drop_call() {
+                let last = task.call.replace(QueuedCall::new(call, args));
+                for place in last.into_iter().flat_map(QueuedCall::places) {
                     self.queue.resolve(place, self.now, None)?;
                 }
-                task.call = Some((call, args, None));
             }
             RawKind::Locked if self.started && task.recorded => {
-                if let Some((_, _, place @ None)) = &mut task.call {
+                if let Some(QueuedCall { place: place @ None, .. }) = &mut task.call {
                     *place = Some(self.queue.reserve());
                 }
             }
@@ -235,12 +235,15 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 if let Some(SharedFault { place, refusals }) = task.fault {
                     task.fault = Some(SharedFault { place: self.queue.end(), refusals: 0 });
                     self.queue.delay(place, self.now, refusals > 1)?;
-                } else if self.started && task.recorded {
-                    match &mut task.call {
+                } else if self.started
+                    && task.recorded
+                    && let Some(QueuedCall { call, place, populates, .. }) = &mut task.call
+                {
+                    match (call, place.is_some(), populates.is_some()) {
                         // It takes effect under this lock.
-                        Some((MmCall::Madvise, _, place @ None)) => *place = Some(self.queue.reserve()),
-                        Some((MmCall::Mmap | MmCall::Mlock, _, Some(_))) if task.populates.is_none() => {
-                            task.populates = Some(self.queue.reserve());
+                        (MmCall::Madvise, false, _) => *place = Some(self.queue.reserve()),
+                        (MmCall::Mmap | MmCall::Mlock, true, false) => {
+                            *populates = Some(self.queue.reserve());
                         }
                         _ => {}
                     }
@@ -248,8 +251,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
             RawKind::Locked | RawKind::Released => {}
             RawKind::Leave { result } => {
-                if let Some((call, args, place)) = task.call.take() {
-                    let (number, cpu, populates) = (task.number, task.cpu, task.populates.take());
+                if let Some(QueuedCall { call, args, place, populates }) = task.call.take() {
+                    let (number, cpu) = (task.number, task.cpu);
                     let mut event = event_of(call, args, result).filter(|_| task.recorded);
                     if let Some(pages) = populates {
                         // Where a file ends is looked up.
@@ -433,7 +436,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let Some(mut task) = self.tasks.remove(&pid) else { return Ok(()) };
         let TaskState { number, cpu, recorded, .. } = task;
         self.exited.add(pid, ExitedTask { number, cpu, recorded });
-        for place in task.drop_call() {
+        for place in task.call.into_iter().flat_map(QueuedCall::places) {
             self.queue.resolve(place, self.now, None)?;
         }
         if let Some(look) = task.look.take() {

@@ -3,6 +3,7 @@ use super::describing::{CallersFound, Program};
 use super::state::TraceBuilder;
 use crate::record::linux::callers::{Callers, Sample};
 use crate::record::linux::object::MappedObject;
+use crate::record::linux::raw::MmCall;
 use crate::record::linux::runtimes;
 use crate::record::linux::sources::samples::STACK;
 use crate::record::linux::system::proc::PAGE_SHIFT;
@@ -160,7 +161,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     /// otherwise.
     pub(super) fn object_seen(&mut self, pid: i32, object: MappedObject) {
         if let Some(task) = self.tasks.get_mut(&pid)
-            && let Some((crate::record::linux::raw::MmCall::Mmap, ..)) = task.call
+            && task.call.is_some_and(|call| call.call == MmCall::Mmap)
         {
             task.object = Some(Box::new(object));
         }

@@ -33,6 +33,11 @@ enum Start {
     At(u64),
 }
 
+/// Returns whether a fault wrote where no page was: it may bring the first private page of its area.
+fn brings_page(flags: FaultFlags) -> bool {
+    flags.0 & (FaultFlags::WRITE | FaultFlags::PRESENT | FaultFlags::REFUSED) == FaultFlags::WRITE
+}
+
 enum QueuedEvent {
     /// An event, and its time in nanoseconds.
     Known(u64, Event),
@@ -171,7 +176,7 @@ impl<W: Write> Queue<W> {
         let Some(slot) = self.slot(place) else { return Ok(()) };
         let QueuedEvent::Known(since, e) = *slot else { return Ok(()) };
         *slot = match e.kind {
-            Kind::Fault { page, flags } if made_tables && !is_last && flags.makes_first_page() => {
+            Kind::Fault { page, flags } if made_tables && !is_last && brings_page(flags) => {
                 let kind = Kind::Touched { start: page, pages: 1, flags: FaultFlags::WAITING };
                 QueuedEvent::Known(since, Event { kind, ..e })
             }

@@ -16,7 +16,7 @@
 //!
 //! If both hold, the process begins in the trace at the first mark, with the state that was read,
 //! and the events that were held back follow. If not, they are dropped, and a later reading counts.
-use super::state::{ExecLookup, SpaceUsers, TaskState, TraceBuilder, USUAL_STACK};
+use super::state::{ExecLookup, QueuedCall, SpaceUsers, TaskState, TraceBuilder, USUAL_STACK};
 use super::timing::Timing;
 use super::unread::{CallInProgress, HeldBack, Spoiled, Unread, UnreadProcesses};
 use crate::record::linux::raw::{CLONE_THREAD, CLONE_VM, Raw, RawKind};
@@ -231,7 +231,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.put(first, Kind::StackLimit { pages })?;
         for (pid, in_progress) in &unread.calls {
             if let Some(task) = self.tasks.get_mut(pid) {
-                task.call = Some((in_progress.call, in_progress.args, None));
+                task.call = Some(QueuedCall::new(in_progress.call, in_progress.args));
             }
         }
         Ok(true)

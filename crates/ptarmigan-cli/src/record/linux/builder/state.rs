@@ -67,8 +67,8 @@ pub(super) struct TaskState {
     /// Whether its events are written. No event is written below a program that could not be looked
     /// at.
     pub(super) recorded: bool,
-    /// The system call in progress, with its arguments and the place reserved for its event.
-    pub(super) call: Option<(MmCall, [u64; 5], Option<u64>)>,
+    /// The system call in progress.
+    pub(super) call: Option<QueuedCall>,
     /// The object that the `mmap` in progress has mapped.
     pub(super) object: Option<Box<MappedObject>>,
     /// The stack that its last sample has copied, in bytes. The copy of the recorder's event may
@@ -82,8 +82,6 @@ pub(super) struct TaskState {
     pub(super) released: [Option<u64>; 2],
     /// Its last event, if that is a fault in a space that other tasks share.
     pub(super) fault: Option<SharedFault>,
-    /// The place where the call in progress took the lock again, to make pages present.
-    pub(super) populates: Option<u64>,
     /// The look at the effect of its last call, if one may follow.
     pub(super) look: Option<ExpectedLook>,
     /// The time of an execve that waits for the other threads to end.
@@ -95,14 +93,36 @@ pub(super) struct TaskState {
     pub(super) dying: bool,
 }
 
+/// A system call in progress, with the places that are reserved for it.
+#[derive(Clone, Copy)]
+pub(super) struct QueuedCall {
+    pub(super) call: MmCall,
+    pub(super) args: [u64; 5],
+    /// The place of its event: where it took the lock of its space.
+    pub(super) place: Option<u64>,
+    /// Where it took the lock again, to make pages present.
+    pub(super) populates: Option<u64>,
+}
+
+impl QueuedCall {
+    pub(super) fn new(call: MmCall, args: [u64; 5]) -> Self {
+        Self { call, args, place: None, populates: None }
+    }
+
+    /// Returns its places.
+    pub(super) fn places(self) -> impl Iterator<Item = u64> {
+        self.place.into_iter().chain(self.populates)
+    }
+}
+
 /// A fault in a space that other tasks share.
 #[derive(Clone, Copy)]
 pub(super) struct SharedFault {
     /// The place of its event.
     pub(super) place: u64,
     /// How often its task has tried to lock the space, and another had it. A task that may not use
-    /// the lock of the area tries once before it waits. One that uses it, and finds that it needs the
-    /// lock of the space, has tried twice, and has made the tables of the page.
+    /// the lock of the area tries once before it waits. One that uses it, and finds that it needs
+    /// the lock of the space, has tried twice, and has made the tables of the page.
     pub(super) refusals: u8,
 }
 
@@ -122,19 +142,12 @@ impl TaskState {
             copied: None,
             released: [None; 2],
             fault: None,
-            populates: None,
             look: None,
             exec: None,
             made: false,
             other_tracer: false,
             dying: false,
         }
-    }
-
-    /// Forgets the call in progress, which never ends, and returns its places.
-    pub(super) fn drop_call(&mut self) -> impl Iterator<Item = u64> + use<> {
-        let place = self.call.take().and_then(|(_, _, place)| place);
-        place.into_iter().chain(self.populates.take())
     }
 }
 
