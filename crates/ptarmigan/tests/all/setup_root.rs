@@ -18,6 +18,7 @@ use ptarmigan::window::{Window, WindowGuard};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 /// MMUs that walk tables of `F`: never, as set-up is refused before.
 struct Walks<F>(PhantomData<fn() -> F>);
@@ -44,9 +45,13 @@ const TABLES: usize = 64;
 const MEMORY: Pfn = Pfn(0x0_0bff);
 const FRAMES: u32 = 2;
 
+/// Aligned, so that an address in it does not depend on where the allocator puts the tables.
+#[repr(C, align(4096))]
+struct TablePage([Cell<u64>; 512]);
+
 /// A kernel that has booted: tables, and memory at `map` in the kernel's half.
 struct Boot {
-    tables: Box<[u64]>,
+    tables: Rc<[TablePage]>,
     used: Cell<u64>,
     map: u64,
 }
@@ -87,7 +92,8 @@ unsafe impl WindowGuard for At {
 impl Boot {
     /// Maps the memory of two frames at `map` by leaves of tables of `level`.
     fn new<F: Format>(map: u64, level: Level, attr: Attr) -> Self {
-        let boot = Boot { tables: vec![0; TABLES * 512 + 511].into(), used: Cell::new(1), map };
+        let tables = (0..TABLES).map(|_| TablePage([const { Cell::new(0) }; 512])).collect();
+        let boot = Boot { tables, used: Cell::new(1), map };
         for frame in MEMORY.0..MEMORY.0 + FRAMES {
             boot.map::<F>(Pfn(frame), level, attr);
         }
@@ -100,8 +106,7 @@ impl Boot {
     }
 
     fn table(&self, at: u64) -> *mut u64 {
-        let base = self.tables.as_ptr();
-        base.wrapping_add(base.align_offset(4096)).wrapping_byte_add(at as usize).cast_mut()
+        self.tables.as_ptr().wrapping_byte_add(at as usize).cast::<u64>().cast_mut()
     }
 
     fn map<F: Format>(&self, pfn: Pfn, to: Level, attr: Attr) {
@@ -175,14 +180,10 @@ fn a_root_that_does_not_map_the_window_is_refused() {
             }
             // One page of two is that of another frame.
             if level.0 == 0 {
-                let other = Boot::new::<F>(start::<F>(), level, KERNEL);
-                let wrong = Boot {
-                    map: other.map.wrapping_add(0x1000),
-                    tables: other.tables.clone(),
-                    used: other.used.clone(),
-                };
+                let booted = Boot::new::<F>(start::<F>(), level, KERNEL);
+                let wrong = Boot { map: booted.map.wrapping_add(0x1000), ..booted };
                 wrong.map::<F>(Pfn(MEMORY.0), level, KERNEL);
-                let wrong = Boot { map: other.map, ..wrong };
+                let wrong = Boot { map: booted.map, ..wrong };
                 let shows = Some(u64::from(MEMORY.0) << 12);
                 let expected = SetupError::WindowShows { at: 0xc0_0000, va: start::<F>() + 0xc0_0000, shows };
                 assert_eq!(wrong.walked::<F>(), expected, "{}", F::NAME);
