@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 mod boot;
 mod check;
+mod ci;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
 mod figures;
@@ -28,6 +29,9 @@ enum Task {
     /// Runs the checks that take a few minutes: formatting, spelling, prose, lints, unit tests of
     /// the library.
     Check(check::CheckArgs),
+    /// Runs the jobs of `.ci/jobs.toml`: those that each change has to pass, those that the change
+    /// touches, or nightly ones in their turn.
+    Ci(ci::CiArgs),
     /// Runs the commands behind the figures of the documents, and compares or writes them.
     Figures(figures::FiguresArgs),
     /// Counts words that make comments and documents hard to read; fails above the limits of a
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
     match Args::parse().task {
         Task::Boot(args) => boot::run(&args),
         Task::Check(args) => check::run(&args),
+        Task::Ci(args) => ci::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
         Task::Lines(args) => lines::run(&args),

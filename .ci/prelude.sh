@@ -1,0 +1,33 @@
+# What each job of jobs.toml has: it stops at the first command that fails, and says the time of CPUs.
+set -Eeuo pipefail
+unset BASH_ENV
+export CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never NO_COLOR=1 CARGO_INCREMENTAL=0 LC_ALL=C
+# Seconds for a boot: two emulated machines and the tests of the other lane share two CPUs.
+export KERNEL_TIMEOUT=${KERNEL_TIMEOUT:-300}
+trap 'times >"$CI_TIMES"' EXIT
+
+# Runs commands at once, as most boots keep one CPU busy. Prints what each has printed, one after the other.
+together() {
+    local command number failed=() pids=() logs
+    logs=$(mktemp -d)
+    for command; do
+        # shellcheck disable=SC2086 # a command and its arguments
+        $command >"$logs/${#pids[@]}" 2>&1 &
+        pids+=($!)
+    done
+    for number in "${!pids[@]}"; do
+        wait "${pids[$number]}" || failed+=("${@:number+1:1}")
+        cat "$logs/$number"
+    done
+    rm -rf "$logs"
+    ((${#failed[@]} == 0)) || { printf 'failed: %s\n' "${failed[@]}" >&2 && return 1; }
+}
+
+# Runs a command whose exit code 2 or 3 says that the machine, or its network, does not have what is needed.
+or_warn() {
+    local code=$1 status=0
+    shift
+    "$@" || status=$?
+    [[ $status == "$code" ]] && echo "WARNING: not done here: $*" && return 0
+    return "$status"
+}

@@ -1,0 +1,301 @@
+//! `cargo xtask ci`: every check of the repository, from one table.
+//!
+//! # Why
+//!
+//! A check that stands in a script can be run only with all others, and one that is left to the
+//! night is run by nobody. Here each is a row of `.ci/jobs.toml`, with its needs and its minutes:
+//!
+//! ```text
+//! jobs.toml --+-- full      all of the tier change, two lanes at once, then a slice
+//!             +-- slice     nightly jobs that are longest not green, for 15 minutes --> report.list
+//!             +-- --changed what the change touches, by the manifests
+//!             +-- NAME...   those that are named
+//! ```
+mod changed;
+mod jobs;
+mod needs;
+mod report;
+mod runner;
+
+use changed::{Packages, Selection};
+use clap::Args;
+use jobs::{Job, Table, Tier};
+use needs::Needs;
+use report::{Report, Row};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Instant,
+};
+
+/// Days after which a nightly job that was not green is named.
+const STALE_DAYS: i32 = 14;
+/// Load average above which a nightly job that failed has a second try.
+const BUSY: f64 = 4.0;
+
+/// Arguments of `ci`.
+#[derive(Args)]
+pub struct CiArgs {
+    /// `full`: what each change has to pass, and a slice. `slice`: nightly jobs that are longest not
+    /// green. Otherwise names of jobs, or their first letters.
+    #[arg(value_name = "JOB", required_unless_present_any = ["changed", "list"])]
+    jobs: Vec<String>,
+    /// Tests of the packages that differ from the upstream branch, and one job of each that depends
+    /// on them.
+    #[arg(long, conflicts_with = "jobs")]
+    changed: bool,
+    /// Compares with this commit instead of the upstream branch.
+    #[arg(long, value_name = "COMMIT", requires = "changed")]
+    base: Option<String>,
+    /// Lists the jobs and runs none.
+    #[arg(long)]
+    list: bool,
+    /// Lists as JSON: a matrix for workflows.
+    #[arg(long, requires = "list")]
+    json: bool,
+}
+
+/// Runs `cargo xtask ci`.
+pub fn run(args: &CiArgs) -> ExitCode {
+    match start(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(err) => {
+            eprintln!("cargo xtask ci: {err}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start(args: &CiArgs) -> Result<bool, String> {
+    let root = std::env::current_dir().map_err(|err| err.to_string())?;
+    let table = Table::read(&root.join(".ci/jobs.toml"))?;
+    let mut ci =
+        Ci { report: Report::read(&root)?, root, table, needs: Needs::default(), start: Instant::now() };
+    if args.list {
+        ci.list(&args.jobs, args.json)?;
+        return Ok(true);
+    }
+    runner::end_jobs_on_signals();
+    let words: Vec<&str> = args.jobs.iter().map(String::as_str).collect();
+    if args.changed {
+        return ci.changed(args.base.as_deref());
+    }
+    match words[..] {
+        ["full"] => Ok(ci.full()? && ci.slice()?),
+        ["slice"] => ci.slice(),
+        _ => {
+            let jobs = named(&ci.table, &args.jobs)?;
+            ci.one_by_one(&jobs)
+        }
+    }
+}
+
+/// Returns the jobs that `names` begin, or all without names.
+fn named(table: &Table, names: &[String]) -> Result<Vec<Job>, String> {
+    let matches = |job: &Job, name: &String| job.name == *name || job.tier.name() == name;
+    let begins = |job: &Job, name: &String| job.name.starts_with(name.as_str());
+    for name in names {
+        if !table.job.iter().any(|job| matches(job, name) || begins(job, name)) {
+            return Err(format!("there is no job {name}; `cargo xtask ci --list` names all"));
+        }
+    }
+    let wanted = |job: &&Job| {
+        names.is_empty()
+            || names.iter().any(|name| {
+                let exact = table.job.iter().any(|job| matches(job, name));
+                if exact { matches(job, name) } else { begins(job, name) }
+            })
+    };
+    Ok(table.job.iter().filter(wanted).cloned().collect())
+}
+
+/// A run.
+struct Ci {
+    root: PathBuf,
+    table: Table,
+    needs: Needs,
+    report: Report,
+    start: Instant,
+}
+
+impl Ci {
+    fn list(&self, names: &[String], json: bool) -> Result<(), String> {
+        let jobs = named(&self.table, names)?;
+        if json {
+            let rows: Vec<_> = jobs
+                .iter()
+                .map(|job| serde_json::json!({ "name": job.name, "tier": job.tier.name(), "minutes": job.minutes }))
+                .collect();
+            println!("{}", serde_json::json!({ "job": rows }));
+            return Ok(());
+        }
+        println!("{:<36} {:<8} {:>7}  last run", "job", "tier", "minutes");
+        for Job { name, tier, minutes, .. } in &jobs {
+            let last = self.report.line(name).and_then(|line| line.get(37..).map(str::to_owned));
+            println!(
+                "{}",
+                format!("{name:<36} {:<8} {minutes:>7.1}  {}", tier.name(), last.unwrap_or_default())
+                    .trim_end()
+            );
+        }
+        Ok(())
+    }
+
+    /// Runs the jobs of the tier *change*, each lane beside the others, up to the first that fails.
+    fn full(&mut self) -> Result<bool, String> {
+        let all: Vec<Job> = self.table.job.iter().filter(|job| job.tier == Tier::Change).cloned().collect();
+        self.at_once(&all)
+    }
+
+    fn at_once(&mut self, jobs: &[Job]) -> Result<bool, String> {
+        for job in jobs {
+            if let Some(reason) = self.needs.missing(&self.table, job) {
+                return Err(format!("job {}: {reason}", job.name));
+            }
+        }
+        let lanes: BTreeSet<u8> = jobs.iter().map(|job| job.lane).collect();
+        let (failed, root, start) = (AtomicBool::new(false), &self.root, self.start);
+        std::thread::scope(|scope| {
+            for &lane in &lanes {
+                let failed = &failed;
+                scope.spawn(move || {
+                    for job in jobs.iter().filter(|job| job.lane == lane) {
+                        if failed.load(SeqCst) || !one(root, job, usize::from(lane), failed, start) {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let passed = !failed.load(SeqCst);
+        if passed {
+            println!("All {} jobs passed ({} s).", jobs.len(), start.elapsed().as_secs());
+        }
+        Ok(passed)
+    }
+
+    /// Runs nightly jobs that are longest not green, as many as fit, and writes their rows.
+    fn slice(&mut self) -> Result<bool, String> {
+        let jobs: Vec<Job> =
+            self.report.slice(&self.table.job, self.table.slice_minutes).into_iter().cloned().collect();
+        let passed = self.one_by_one(&jobs)?;
+        println!("\nRows of this slice in .ci/report.list:");
+        for line in jobs.iter().filter_map(|job| self.report.line(&job.name)) {
+            println!("{line}");
+        }
+        let stale = self.report.stale(&self.table.job, report::today(), STALE_DAYS);
+        if !stale.is_empty() {
+            println!("\nNot green for {STALE_DAYS} days:");
+            stale.iter().for_each(|line| println!("{line}"));
+        }
+        Ok(passed)
+    }
+
+    /// Runs `jobs` to the last, and writes the rows of those that do not run for each change.
+    fn one_by_one(&mut self, jobs: &[Job]) -> Result<bool, String> {
+        let tree = report::tree(&self.root)?;
+        let mut failed = Vec::new();
+        for job in jobs {
+            let (result, seconds, reason) = self.judged(job)?;
+            if result == "red" || result == "not-run" && job.tier == Tier::Change {
+                failed.push(job.name.clone());
+            }
+            if job.tier != Tier::Change {
+                let date = report::today();
+                let green = (result == "green").then_some(date);
+                let row = Row { result: result.into(), date, seconds, tree: tree.clone(), green, reason };
+                self.report.put(job, row)?;
+            }
+        }
+        if !failed.is_empty() {
+            println!("FAILED: {}", failed.join(", "));
+        }
+        Ok(failed.is_empty())
+    }
+
+    /// Runs `job`, on a busy machine a second time if it fails.
+    fn judged(&mut self, job: &Job) -> Result<(&'static str, u64, String), String> {
+        if let Some(reason) = self.needs.missing(&self.table, job) {
+            println!("not run {}: {reason}", job.name);
+            return Ok(("not-run", 0, reason));
+        }
+        let never = AtomicBool::new(false);
+        for last in [false, true] {
+            let load = runner::load();
+            let ended =
+                runner::run(&self.root, job, 0, &never).map_err(|err| format!("job {}: {err}", job.name))?;
+            println!("{}", ended.line(job));
+            let seconds = ended.wall.as_secs();
+            let Some(reason) = &ended.failed else { return Ok(("green", seconds, String::new())) };
+            let _ = ended.print_log();
+            let load = load.max(runner::load());
+            if last || load <= BUSY {
+                return Ok(("red", seconds, reason.clone()));
+            }
+            println!("again {}: it failed at a load of {load:.1}", job.name);
+        }
+        unreachable!("the second try is the last")
+    }
+
+    fn changed(&mut self, base: Option<&str>) -> Result<bool, String> {
+        let files = changed::files(&self.root, base)?;
+        if files.is_empty() {
+            println!("Nothing has changed.");
+            return Ok(true);
+        }
+        let Selection { jobs, rest, packages } = Packages::read(&self.root)?.select(&self.table, &files);
+        println!(
+            "{} files of {}",
+            files.len(),
+            if packages.is_empty() { "no package".into() } else { packages.join(", ") }
+        );
+        let passed = self.at_once(&jobs)?;
+        println!("Not run: {}", rest.join(", "));
+        Ok(passed)
+    }
+}
+
+/// Runs a job of a lane; sets `failed` if it fails before another has.
+fn one(root: &Path, job: &Job, lane: usize, failed: &AtomicBool, start: Instant) -> bool {
+    let ended = match runner::run(root, job, lane, failed) {
+        Ok(ended) => ended,
+        Err(err) => {
+            eprintln!("cargo xtask ci: job {}: {err}", job.name);
+            failed.store(true, SeqCst);
+            return false;
+        }
+    };
+    let Some(reason) = &ended.failed else {
+        println!("{:>5} s  {}", start.elapsed().as_secs(), ended.line(job));
+        return true;
+    };
+    // The others end because this one failed; what they print then says nothing.
+    if !failed.swap(true, SeqCst) {
+        let _ = ended.print_log();
+        println!("{:>5} s  {}", start.elapsed().as_secs(), ended.line(job));
+        println!("FAILED: {}: {reason}; its log is {}", job.name, ended.log.display());
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_named_by_their_first_letters() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let table = Table::read(&root.join(".ci/jobs.toml")).unwrap();
+        let count = |name: &str| named(&table, &[name.to_owned()]).map(|jobs| jobs.len());
+        assert_eq!(count("format"), Ok(1));
+        assert!(count("nightly").unwrap() > 20);
+        assert!(count("machines").unwrap() > 1);
+        assert_eq!(
+            count("nothing").unwrap_err(),
+            "there is no job nothing; `cargo xtask ci --list` names all"
+        );
+    }
+}

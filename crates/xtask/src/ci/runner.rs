@@ -1,0 +1,228 @@
+//! Runs scripts of jobs, each into a log of its own, and says how they ended.
+use super::jobs::Job;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst},
+    time::{Duration, Instant},
+};
+
+/// Directory of the logs, below the root of the repository.
+const LOGS: &str = "target/ci";
+/// Lines of the log of a job that failed which are printed.
+const SHOWN: usize = 400;
+/// Process groups of the jobs that run, one for each lane; 0 where none does.
+static GROUPS: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
+
+/// A job that has ended.
+pub struct Ended {
+    /// Why it failed.
+    pub failed: Option<String>,
+    /// Time by the clock.
+    pub wall: Duration,
+    /// Time of CPUs, if the script has said it.
+    pub cpu: Option<Duration>,
+    /// What it printed.
+    pub log: PathBuf,
+}
+
+impl Ended {
+    /// Returns a line about `job`.
+    pub fn line(&self, job: &Job) -> String {
+        let result = if self.failed.is_some() { "FAILED" } else { "passed" };
+        let cpu = self.cpu.map_or_else(String::new, |cpu| format!("{:>8.1} CPU-s", cpu.as_secs_f64()));
+        format!("{result} {:<36}{:>8.1} s{cpu}", job.name, self.wall.as_secs_f64())
+    }
+
+    /// Prints the end of the log of a job that failed.
+    pub fn print_log(&self) -> io::Result<()> {
+        let text = fs::read(&self.log)?;
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let first = lines.len().saturating_sub(SHOWN);
+        if first > 0 {
+            println!("[{first} lines before these are in {}]", self.log.display());
+        }
+        lines[first..].iter().for_each(|line| println!("{line}"));
+        Ok(())
+    }
+}
+
+/// Ends all jobs when this program is told to end.
+pub fn end_jobs_on_signals() {
+    extern "C" fn end(_: libc::c_int) {
+        end_all();
+        // SAFETY: it may be called by handlers of signals, and ends this process.
+        unsafe { libc::_exit(130) };
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler calls functions that handlers may call: it loads atomics, kills, and
+        // ends the process.
+        unsafe { libc::signal(signal, end as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Ends all jobs that run.
+pub fn end_all() {
+    for group in &GROUPS {
+        let group = group.swap(0, SeqCst);
+        if group > 0 {
+            // SAFETY: no memory is concerned; the group is that of a child that was not waited for.
+            unsafe { libc::kill(-group, libc::SIGTERM) };
+        }
+    }
+}
+
+/// Runs `job` in `root`, in lane `lane` of at most eight; `ended` is set when another has failed.
+///
+/// # Errors
+///
+/// If its log cannot be made, or bash cannot be run.
+pub fn run(root: &Path, job: &Job, lane: usize, ended: &AtomicBool) -> io::Result<Ended> {
+    let logs = root.join(LOGS);
+    fs::create_dir_all(&logs)?;
+    let name = job.name.replace(|c: char| !c.is_alphanumeric() && c != '-', "_");
+    let (log, times) = (logs.join(format!("{name}.log")), logs.join(format!("{name}.times")));
+    let output = File::create(&log)?;
+    let _ = fs::remove_file(&times);
+
+    let mut bash = Command::new("bash");
+    bash.arg("-c").arg(&job.run).current_dir(root);
+    bash.env("BASH_ENV", root.join(".ci/prelude.sh")).env("CI_TIMES", &times);
+    bash.env("PART", job.part.to_string()).env("PARTS", job.parts.unwrap_or(1).to_string());
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
+        bash.env_remove(name);
+    }
+    // Set by the `cargo` that runs this program.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST") || name == "RUSTUP_TOOLCHAIN"
+    }) {
+        bash.env_remove(name);
+    }
+    bash.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
+
+    let start = Instant::now();
+    let mut child = bash.spawn()?;
+    let group = &GROUPS[lane % GROUPS.len()];
+    group.store(child.id().cast_signed(), SeqCst);
+    let bar = ProgressBar::new_spinner().with_style(
+        ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a template without errors"),
+    );
+    bar.set_message(job.name.clone());
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if ended.load(SeqCst) {
+            end_all();
+        }
+        bar.tick();
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    group.store(0, SeqCst);
+    bar.finish_and_clear();
+    let cpu = fs::read_to_string(&times).ok().and_then(|text| cpu(&text));
+    let _ = fs::remove_file(&times);
+    Ok(Ended { failed: failure(status), wall: start.elapsed(), cpu, log })
+}
+
+fn failure(status: ExitStatus) -> Option<String> {
+    match (status.success(), status.code(), status.signal()) {
+        (true, ..) => None,
+        (_, Some(code), _) => Some(format!("exit code {code}")),
+        (_, _, signal) => Some(format!("ended by signal {}", signal.unwrap_or(0))),
+    }
+}
+
+/// Returns the sum of the times that bash's `times` prints (`0m1.250s`): those of the shell, and of
+/// its children.
+fn cpu(times: &str) -> Option<Duration> {
+    let seconds = |time: &str| {
+        let (minutes, seconds) = time.strip_suffix('s')?.split_once('m')?;
+        Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
+    };
+    let sum: Option<f64> = times.split_whitespace().map(seconds).sum();
+    sum.and_then(|sum| Duration::try_from_secs_f64(sum).ok())
+}
+
+/// Returns the load average of the last minute.
+pub fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ci::jobs::Tier;
+
+    fn job(name: &str, run: &str) -> Job {
+        Job {
+            name: name.into(),
+            tier: Tier::Change,
+            lane: 0,
+            minutes: 1.0,
+            needs: Vec::new(),
+            of: Vec::new(),
+            smoke: false,
+            parts: Some(4),
+            run: run.into(),
+            part: 3,
+        }
+    }
+
+    /// A root of a repository with the prelude of this one.
+    fn root(name: &str) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("ci-{name}-{}", std::process::id()));
+        fs::create_dir_all(root.join(".ci")).unwrap();
+        let prelude = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/prelude.sh");
+        fs::copy(prelude, root.join(".ci/prelude.sh")).unwrap();
+        root
+    }
+
+    #[test]
+    fn a_job_stops_at_the_first_command_that_fails() {
+        let root = root("stops");
+        let never = AtomicBool::new(false);
+        let ended =
+            run(&root, &job("a b", "echo one $PART/$PARTS\nfalse | cat\necho two"), 0, &never).unwrap();
+        assert_eq!(ended.failed.as_deref(), Some("exit code 1"));
+        assert!(ended.log.ends_with("a_b.log"));
+        assert_eq!(fs::read_to_string(&ended.log).unwrap().lines().next(), Some("one 3/4"));
+        assert!(!fs::read_to_string(&ended.log).unwrap().contains("two"));
+        let passed = run(&root, &job("c", "true"), 0, &never).unwrap();
+        assert!(passed.failed.is_none() && passed.cpu.is_some());
+        assert!(passed.line(&job("c", "")).starts_with("passed c"));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn commands_at_once_all_have_to_pass() {
+        let root = root("together");
+        let never = AtomicBool::new(false);
+        let ended = run(&root, &job("t", "together 'echo a' 'false' 'echo b'"), 0, &never).unwrap();
+        assert_eq!(ended.failed.as_deref(), Some("exit code 1"));
+        let log = fs::read_to_string(&ended.log).unwrap();
+        assert!(log.contains("a\nb\n") && log.contains("failed: false"), "{log}");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_job_ends_when_another_has_failed() {
+        let root = root("ends");
+        let ended = run(&root, &job("e", "sleep 100"), 1, &AtomicBool::new(true)).unwrap();
+        assert!(ended.failed.is_some() && ended.wall < Duration::from_secs(50));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn times_of_a_shell_and_its_children_are_added_up() {
+        assert_eq!(cpu("0m0.250s 0m0.500s\n1m1.000s 0m0.250s\n"), Some(Duration::from_secs(62)));
+        assert_eq!(cpu("x"), None);
+    }
+}
