@@ -127,7 +127,7 @@ fn check_order(trace: &Trace, schedule: &Schedule, what: &str) {
 }
 
 #[test]
-#[ignore = "replays whole traces: .ci/run"]
+#[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn schedules_of_all_shipped_traces_keep_the_order_and_have_no_circle() {
     for name in SHIPPED {
         let trace = shipped(name);
@@ -140,7 +140,7 @@ fn schedules_of_all_shipped_traces_keep_the_order_and_have_no_circle() {
 }
 
 #[test]
-#[ignore = "replays whole traces: .ci/run"]
+#[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn shipped_traces_come_out_as_linux_counted_them_with_any_number_of_workers() {
     for name in SHIPPED {
         let trace = shipped(name);

@@ -121,7 +121,7 @@ fn record_and_compare(method: &str, name: &str, kind: &str, figure: &str) -> Res
 
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#[ignore = "records programs for some seconds: .ci/run"]
+#[ignore = "records programs for some seconds: cargo xtask ci tests-long"]
 fn recordings_made_here_show_what_is_predicted_from_the_programs_as_they_were() {
     let cases = [
         ("dense", "huge-pages", "faults"),

@@ -26,7 +26,7 @@ fn fields(value: &Value, names: &mut BTreeSet<String>) {
 }
 
 #[test]
-#[ignore = "runs whole benchmarks: .ci/run"]
+#[ignore = "runs whole benchmarks: cargo xtask ci tests-long"]
 fn every_document_has_a_schema_and_every_field_is_documented() {
     let runs: [&[&str]; 10] = [
         &["inspect", "fixture", "--json"],

@@ -32,7 +32,7 @@ fn is_clean(doc: &Value, faults: u64) {
 }
 
 #[test]
-#[ignore = "replays whole traces: .ci/run"]
+#[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn the_fixture_replays_on_both_layouts_and_nothing_is_found_or_left() {
     let trace = shipped("fixture.ptrace");
     for layout in [["--hash-layout", "604", "64K"], ["--hash-layout", "power3", "256K"]] {
@@ -47,7 +47,7 @@ fn the_fixture_replays_on_both_layouts_and_nothing_is_found_or_left() {
 }
 
 #[test]
-#[ignore = "replays whole traces: .ci/run"]
+#[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn the_compile_replays_page_for_page_and_no_entry_is_left() {
     let out = ptarmigan(&["replay", "--arch", "ppc32", "--policy", "ptarmigan"]).good();
     for part in ["moved to ppc32, page for page", "packed in order", "0 entries at the end"] {

@@ -94,7 +94,7 @@ fn contradictions_are_refused_in_one_line() {
 }
 
 #[test]
-#[ignore = "runs whole benchmarks: .ci/run"]
+#[ignore = "runs whole benchmarks: cargo xtask ci tests-long"]
 fn the_benchmark_has_rows_for_every_part() {
     let report = json(&["bench", "kmap", "--part", "pool,plans", "--rounds", "2", "--json"]);
     assert_eq!(report["bench"], "kmap");

@@ -260,7 +260,7 @@ fn text_of_frames_cleared_ahead_fits_80_columns() {
 }
 
 #[test]
-#[ignore = "replays whole traces: .ci/run"]
+#[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn more_and_fewer_cpus_than_recorded_come_out_as_linux_counted_under_the_sanitizer() {
     for cpus in ["1", "2", "8"] {
         let fixture = shipped("fixture.ptrace");

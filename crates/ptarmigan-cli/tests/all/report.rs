@@ -131,7 +131,7 @@ fn count(n: &Value) -> String {
 }
 
 #[test]
-#[ignore = "replays whole traces: .ci/run"]
+#[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn counts_are_those_of_whole_replays_on_each_policy() {
     let dir = Dir::new("counts");
     let policies = "plain,v5,v2008,ptarmigan";
@@ -220,7 +220,7 @@ fn tables_by_mapping_are_those_by_cause_and_flushes_are_as_linux_made_them() {
 }
 
 #[test]
-#[ignore = "replays whole traces: .ci/run"]
+#[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn whole_builds_have_the_tables_of_their_causes_and_the_flushes_of_linux() {
     replays_like_linux("compile", 0.0);
     replays_like_linux("configure", 0.0);

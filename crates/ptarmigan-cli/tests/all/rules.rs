@@ -38,7 +38,7 @@ fn complaint(name: &str) -> Option<String> {
 }
 
 #[test]
-#[ignore = "replays whole traces: .ci/run"]
+#[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn every_recording_has_as_many_tables_as_linux_counted() {
     let recordings = recordings();
     assert!(!recordings.is_empty());

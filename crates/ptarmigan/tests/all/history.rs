@@ -3,7 +3,7 @@
 //! compared.
 //!
 //! A short run is part of every test run. Runs of a million operations are ignored, and have a step
-//! of their own in `.ci/nightly`.
+//! of their own in the job `history`.
 use crate::common;
 use common::{At, Rng};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
@@ -345,7 +345,7 @@ fn quicklists_do_what_the_rules_say() {
 }
 
 #[test]
-#[ignore = "a million operations of each version: .ci/nightly"]
+#[ignore = "a million operations of each version: cargo xtask ci history"]
 fn quicklists_do_what_the_rules_say_a_million_times() {
     compare_all(1_000_000);
 }
@@ -472,7 +472,7 @@ fn the_hash_table_places_entries_as_the_rules_say() {
 }
 
 #[test]
-#[ignore = "a million operations: .ci/nightly"]
+#[ignore = "a million operations: cargo xtask ci history"]
 fn the_hash_table_places_entries_as_the_rules_say_a_million_times() {
     compare_hash(2, 1_000_000);
 }

@@ -9,7 +9,7 @@ mod physical;
 #[path = "../common/remembering.rs"]
 mod remembering;
 
-// Run under Miri, by name: .ci/nightly.
+// Run under Miri, by name: cargo xtask ci interpreter.
 mod bootmem;
 mod frames;
 mod memory;

@@ -1,7 +1,7 @@
 //! The defects of `docs/detects.md` in code whose stores are watched: none of them is told.
 //!
 //! Each of the named defects is found with every seed: one seed of each row and format, or as many
-//! as `PTSAN_WATCHED_SEEDS` says. `.ci/nightly` runs 20.
+//! as `PTSAN_WATCHED_SEEDS` says. The job `sanitizer-watched` runs 20.
 #[path = "../all/detects/kernel.rs"]
 mod kernel;
 #[path = "../all/detects/machine.rs"]
@@ -109,7 +109,7 @@ macro_rules! matrix {
     ($($name:ident: $defect:ident, $($format:ident $kind:ident),+;)+) => {
         $(
             #[test]
-            #[ignore = "thousands of watched runs: .ci/nightly"]
+            #[ignore = "thousands of watched runs: cargo xtask ci sanitizer-watched"]
             fn $name() {
                 found(Defect::$defect, &[$((Format::$format, Kind::$kind)),+]);
             }
@@ -167,7 +167,7 @@ fn walkers_set_bits_without_being_seen() {
 }
 
 #[test]
-#[ignore = "thousands of watched runs: .ci/nightly"]
+#[ignore = "thousands of watched runs: cargo xtask ci sanitizer-watched"]
 fn correct_code_is_silent() {
     for format in Format::ALL {
         for seed in 1..=seeds() {

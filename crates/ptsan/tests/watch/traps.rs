@@ -124,7 +124,7 @@ extern "C" fn count(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) 
 
 /// The machine keeps to what the watch relies on. No code of the watch runs here.
 #[test]
-#[ignore = "a million traps: .ci/nightly"]
+#[ignore = "a million traps: cargo xtask ci sanitizer-watched"]
 fn each_step_raises_one_trap_though_its_cause_may_be_lost() {
     const STEPS: u64 = 1_000_000;
     if !is_inside() {

@@ -192,7 +192,7 @@ fn the_pool_does_what_the_rules_say() {
 }
 
 #[test]
-#[ignore = "a million operations: .ci/nightly"]
+#[ignore = "a million operations: cargo xtask ci history"]
 fn the_pool_does_what_the_rules_say_a_million_times() {
     for (len, seed) in [(2, 1), (3, 2), (16, 3), (64, 4)] {
         for rule in [FlushRule::Stale, FlushRule::EveryRound] {
