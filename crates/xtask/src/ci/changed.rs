@@ -1,4 +1,4 @@
-//! Finds what a change touches, by the manifests of all workspaces, and the jobs that look at it.
+//! Finds the packages that a change touches, by the manifests of all workspaces, and their jobs.
 use super::jobs::{Job, Table, Tier};
 use serde_json::Value;
 use std::{
@@ -20,7 +20,7 @@ struct Package {
 /// The packages of the repository, by name.
 pub struct Packages(BTreeMap<String, Package>);
 
-/// What runs for a change, and what does not.
+/// Jobs that run for a change, and those that are left out.
 pub struct Selection {
     /// The jobs: tests of the changed packages, then those of the table.
     pub jobs: Vec<Job>,
@@ -35,7 +35,7 @@ impl Packages {
     ///
     /// # Errors
     ///
-    /// What git or cargo says.
+    /// The message of git or cargo, if one fails.
     pub fn read(root: &Path) -> Result<Self, String> {
         let mut packages = BTreeMap::new();
         for manifest in said(root, "git", &["ls-files", "Cargo.toml", "*/Cargo.toml"])?.lines() {
@@ -102,7 +102,7 @@ impl Packages {
         packages.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Chooses what looks at `files`, paths from the root of the repository.
+    /// Chooses the jobs of `files`, paths from the root of the repository.
     pub fn select(&self, table: &Table, files: &[PathBuf]) -> Selection {
         let changed: BTreeSet<String> =
             files.iter().filter_map(|file| self.of(file)).map(str::to_owned).collect();
@@ -144,7 +144,7 @@ fn tests(name: &str) -> Job {
 ///
 /// # Errors
 ///
-/// What git says.
+/// The message of git, if it fails.
 pub fn files(root: &Path, base: Option<&str>) -> Result<Vec<PathBuf>, String> {
     let upstream = said(root, "git", &["merge-base", "HEAD", "@{upstream}"]).ok();
     let base = base.or(upstream.as_deref()).unwrap_or("HEAD").to_owned();

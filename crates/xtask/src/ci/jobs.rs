@@ -77,7 +77,7 @@ pub struct Job {
 pub struct Table {
     /// Minutes that the nightly jobs of one slice may take.
     pub slice_minutes: f64,
-    /// What is needed by all jobs.
+    /// Needs of all jobs.
     pub all_need: Vec<String>,
     /// The needs.
     pub need: Vec<Need>,

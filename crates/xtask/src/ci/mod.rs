@@ -8,7 +8,7 @@
 //! ```text
 //! jobs.toml --+-- full      all of the tier change, two lanes at once, then a slice
 //!             +-- slice     nightly jobs that are longest not green, for 15 minutes --> report.list
-//!             +-- --changed what the change touches, by the manifests
+//!             +-- --changed tests and jobs of changed packages, by the manifests
 //!             +-- NAME...   those that are named
 //! ```
 mod changed;
@@ -38,7 +38,7 @@ const BUSY: f64 = 4.0;
 /// Arguments of `ci`.
 #[derive(Args)]
 pub struct CiArgs {
-    /// `full`: what each change has to pass, and a slice. `slice`: nightly jobs that are longest not
+    /// `full`: all jobs of the tier change, and a slice. `slice`: nightly jobs that are longest not
     /// green. Otherwise names of jobs, or their first letters.
     #[arg(value_name = "JOB", required_unless_present_any = ["changed", "list"])]
     jobs: Vec<String>,
@@ -272,7 +272,7 @@ fn one(root: &Path, job: &Job, lane: usize, failed: &AtomicBool, start: Instant)
         println!("{:>5} s  {}", start.elapsed().as_secs(), ended.line(job));
         return true;
     };
-    // The others end because this one failed; what they print then says nothing.
+    // The others end because this one failed: their output then says nothing.
     if !failed.swap(true, SeqCst) {
         let _ = ended.print_log();
         println!("{:>5} s  {}", start.elapsed().as_secs(), ended.line(job));

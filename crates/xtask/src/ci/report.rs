@@ -156,7 +156,7 @@ pub fn today() -> Date {
 ///
 /// # Errors
 ///
-/// What git says.
+/// The message of git, if it fails.
 pub fn tree(root: &Path) -> Result<String, String> {
     let index = root.join("target").join(format!("ci-index-{}", std::process::id()));
     std::fs::create_dir_all(root.join("target")).map_err(|err| format!("target: {err}"))?;
@@ -227,7 +227,7 @@ mod tests {
         let names =
             |minutes| report.slice(&jobs, minutes).iter().map(|job| job.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(100.0), ["e", "b", "c", "a", "d"]);
-        // What does not fit is left out, and a shorter one behind it is not. Times are of green runs.
+        // A job that does not fit is left out, and a shorter one behind it is not. Times are of green runs.
         assert_eq!(names(6.0), ["e", "c"]);
         assert_eq!(names(10.5), ["e", "b", "c"]);
     }

@@ -26,7 +26,7 @@ pub struct Ended {
     pub wall: Duration,
     /// Time of CPUs, if the script has said it.
     pub cpu: Option<Duration>,
-    /// What it printed.
+    /// Its output.
     pub log: PathBuf,
 }
 
