@@ -209,6 +209,24 @@ mod tests {
     }
 
     #[test]
+    fn each_row_of_where_others_are_better_is_in_the_list() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let (list, page) =
+            (List::parse(&read("crates/xtask/lists/figures.list")).unwrap(), "book/src/worse.md");
+        let figures = || list.figures.iter().filter(|figure| figure.file() == Some(Path::new(page)));
+        let text = read(page);
+        let rows =
+            text.lines().filter(|row| row.starts_with("| ") && row.contains(|c: char| c.is_ascii_digit()));
+        for row in rows {
+            assert!(
+                figures().any(|figure| row.contains(&figure.here)),
+                "{page}: a row that no command prints: {row}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_no_list_is_refused_with_the_line() {
         for (text, why) in [
             ("says: 5\n", "line 1: a field of no figure"),
