@@ -22,6 +22,8 @@ enum Step {
     Spelling,
     /// Words of comments and documents.
     Prose,
+    /// Order of modules.
+    Rooms,
     /// Lints of the workspace.
     Lints,
     /// Unit tests of the library.
@@ -54,6 +56,7 @@ impl Step {
                 command
             }
             Step::Prose => cargo("xtask prose"),
+            Step::Rooms => cargo("xtask rooms"),
             Step::Lints => cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
             Step::Tests => cargo("test -p ptarmigan --lib --quiet"),
         }

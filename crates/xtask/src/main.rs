@@ -12,6 +12,8 @@ mod lines;
 mod mutants;
 mod pictures;
 mod prose;
+mod repository;
+mod rooms;
 
 /// Checks of the workspace beside its tests.
 #[derive(Parser)]
@@ -25,14 +27,17 @@ struct Args {
 enum Task {
     /// Builds and boots the kernel images under QEMU, and says which of them pass.
     Boot(boot::BootArgs),
-    /// Runs the checks that take a few minutes: formatting, spelling, prose, lints, unit tests of
-    /// the library.
+    /// Runs the checks that take a few minutes: formatting, spelling, prose, order of modules,
+    /// lints, unit tests of the library.
     Check(check::CheckArgs),
     /// Runs the commands behind the figures of the documents, and compares or writes them.
     Figures(figures::FiguresArgs),
     /// Counts words that make comments and documents hard to read; fails above the limits of a
     /// list.
     Prose(prose::ProseArgs),
+    /// Checks the order of modules: fails if files use each other, or if a module of the library uses
+    /// one below it.
+    Rooms,
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),
     /// Changes the library in small ways, and says which changes no test notices.
@@ -61,6 +66,7 @@ fn main() -> ExitCode {
         Task::Check(args) => check::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
+        Task::Rooms => rooms::run(),
         Task::Lines(args) => lines::run(&args),
         #[cfg(unix)]
         Task::Mutants(args) => mutants::run(&args),
