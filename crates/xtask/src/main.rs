@@ -35,8 +35,8 @@ enum Task {
     /// Counts words that make comments and documents hard to read; fails above the limits of a
     /// list.
     Prose(prose::ProseArgs),
-    /// Checks the order of modules: fails if files use each other, or if a module of the library uses
-    /// one below it.
+    /// Checks the order of modules: fails if files use each other, or if a module of the library
+    /// uses one below it.
     Rooms,
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),

@@ -50,8 +50,8 @@ fn check() -> Result<Vec<String>, String> {
     Ok(failures)
 }
 
-/// Reads the sources of `packages` among `files`, by the directory of a crate's root. A file belongs
-/// to the nearest of these above it.
+/// Reads the sources of `packages` among `files`, by the directory of a crate's root. A file
+/// belongs to the nearest of these above it.
 fn crates(packages: &[Package], files: &[PathBuf]) -> Result<BTreeMap<PathBuf, Crate>, String> {
     let roots: Vec<&PathBuf> = packages.iter().flat_map(|package| &package.roots).collect();
     let mut crates: BTreeMap<PathBuf, Crate> = BTreeMap::new();
