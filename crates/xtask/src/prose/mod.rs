@@ -1,6 +1,8 @@
 //! Counts words of the comments and documents that make them hard to read, and fails above a limit.
+//! Fails if a line of theirs is wider than 100 columns.
 mod list;
 mod text;
+mod width;
 
 use crate::repository;
 use clap::Args;
@@ -53,9 +55,13 @@ pub fn run(args: &ProseArgs) -> ExitCode {
         let files = repository::files()?;
         let counted = list.parts.iter().map(|part| count(part, &files, &list));
         let counted = counted.collect::<Result<Vec<_>, _>>()?;
-        Ok((list, counted))
+        let wide =
+            width::failures(files.iter().filter(|file| {
+                args.paths.is_empty() || args.paths.iter().any(|path| file.starts_with(path))
+            }))?;
+        Ok((list, counted, wide))
     });
-    let (list, counted) = match counted {
+    let (list, counted, wide) = match counted {
         Ok(counted) => counted,
         Err(err) => {
             eprintln!("cargo xtask prose: {err}");
@@ -67,7 +73,8 @@ pub fn run(args: &ProseArgs) -> ExitCode {
     } else {
         print(&list, &counted);
     }
-    let mut failed = false;
+    let mut failed = !wide.is_empty();
+    wide.iter().for_each(|failure| eprintln!("FAILED: {failure}"));
     for (part, counted) in list.parts.iter().zip(&counted).filter(|(part, _)| part.gated) {
         for failure in failures(part, counted, &list) {
             failed = true;
