@@ -3,6 +3,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 mod boot;
+mod ceilings;
 mod check;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
@@ -10,6 +11,7 @@ mod figures;
 mod lines;
 #[cfg(unix)]
 mod mutants;
+mod pages;
 mod pictures;
 mod prose;
 mod repository;
@@ -27,8 +29,8 @@ struct Args {
 enum Task {
     /// Builds and boots the kernel images under QEMU, and says which of them pass.
     Boot(boot::BootArgs),
-    /// Runs the checks that take a few minutes: formatting, spelling, prose, order of modules,
-    /// lints, unit tests of the library.
+    /// Runs the checks that take a few minutes: formatting, spelling, prose, words of pages,
+    /// order of modules, lints, unit tests of the library.
     Check(check::CheckArgs),
     /// Runs the commands behind the figures of the documents, and compares or writes them.
     Figures(figures::FiguresArgs),
@@ -38,6 +40,8 @@ enum Task {
     /// Checks the order of modules: fails if files use each other, or if a module of the library
     /// uses one below it.
     Rooms,
+    /// Counts the words of pages and of the whole; fails above the limits of a list.
+    Pages,
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),
     /// Changes the library in small ways, and says which changes no test notices.
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
         Task::Rooms => rooms::run(),
+        Task::Pages => pages::run(),
         Task::Lines(args) => lines::run(&args),
         #[cfg(unix)]
         Task::Mutants(args) => mutants::run(&args),
