@@ -26,6 +26,8 @@ enum CheckStep {
     Rooms,
     /// Words of pages.
     Pages,
+    /// Names of types.
+    Names,
     /// Lints of the workspace.
     Lints,
     /// Unit tests of the library.
@@ -60,6 +62,7 @@ impl CheckStep {
             CheckStep::Prose => cargo("xtask prose"),
             CheckStep::Rooms => cargo("xtask rooms"),
             CheckStep::Pages => cargo("xtask pages"),
+            CheckStep::Names => cargo("xtask names"),
             CheckStep::Lints => cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
             CheckStep::Tests => cargo("test -p ptarmigan --lib --quiet"),
         }

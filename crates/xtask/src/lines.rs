@@ -49,10 +49,10 @@ impl Lines {
         let mut lines = Lines { files: 1, ..Lines::default() };
         for (line, kind) in kinds(text, is_test) {
             match kind {
-                Kind::Empty => {}
-                Kind::Comment => lines.comments += 1,
-                Kind::Test => lines.tests += 1,
-                Kind::Code => {
+                LineKind::Empty => {}
+                LineKind::Comment => lines.comments += 1,
+                LineKind::Test => lines.tests += 1,
+                LineKind::Code => {
                     let line = line.trim();
                     lines.code += 1;
                     lines.forced += usize::from(line.starts_with("#[") && line.contains("inline(always)"));
@@ -65,7 +65,7 @@ impl Lines {
 
 /// A kind of line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum LineKind {
     /// White space only.
     Empty,
     /// A comment on lines of its own.
@@ -77,24 +77,24 @@ pub enum Kind {
 }
 
 /// Returns the lines of a Rust source, each with its kind. Code is all tests if `is_test` holds.
-pub fn kinds(text: &str, is_test: bool) -> impl Iterator<Item = (&str, Kind)> {
+pub fn kinds(text: &str, is_test: bool) -> impl Iterator<Item = (&str, LineKind)> {
     // Indentation of the item of tests whose end is awaited.
     let mut test: Option<usize> = None;
     let mut in_block = false;
     text.lines().map(move |line| {
         let trimmed = line.trim();
         if trimmed.is_empty() {
-            return (line, Kind::Empty);
+            return (line, LineKind::Empty);
         }
         if in_block || trimmed.starts_with("//") || trimmed.starts_with("/*") {
             in_block = (in_block || trimmed.starts_with("/*")) && !trimmed.contains("*/");
-            return (line, Kind::Comment);
+            return (line, LineKind::Comment);
         }
         let indent = line.len() - line.trim_start().len();
         if test.is_none() && is_of_tests(trimmed) {
             test = Some(indent);
         }
-        let kind = if is_test || test.is_some() { Kind::Test } else { Kind::Code };
+        let kind = if is_test || test.is_some() { LineKind::Test } else { LineKind::Code };
         let ends = trimmed == "}" || trimmed.ends_with(';');
         if test == Some(indent) && ends {
             test = None;

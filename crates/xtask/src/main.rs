@@ -11,6 +11,7 @@ mod figures;
 mod lines;
 #[cfg(unix)]
 mod mutants;
+mod names;
 mod pages;
 mod pictures;
 mod prose;
@@ -30,7 +31,7 @@ enum Task {
     /// Builds and boots the kernel images under QEMU, and says which of them pass.
     Boot(boot::BootArgs),
     /// Runs the checks that take a few minutes: formatting, spelling, prose, words of pages,
-    /// order of modules, lints, unit tests of the library.
+    /// order of modules, names of types, lints, unit tests of the library.
     Check(check::CheckArgs),
     /// Runs the commands behind the figures of the documents, and compares or writes them.
     Figures(figures::FiguresArgs),
@@ -42,6 +43,8 @@ enum Task {
     Rooms,
     /// Counts the words of pages and of the whole; fails above the limits of a list.
     Pages,
+    /// Counts type names that a crate defines more than once; fails above the limits of a list.
+    Names(names::NamesArgs),
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),
     /// Changes the library in small ways, and says which changes no test notices.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Task::Prose(args) => prose::run(&args),
         Task::Rooms => rooms::run(),
         Task::Pages => pages::run(),
+        Task::Names(args) => names::run(&args),
         Task::Lines(args) => lines::run(&args),
         #[cfg(unix)]
         Task::Mutants(args) => mutants::run(&args),

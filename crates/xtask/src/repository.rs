@@ -1,5 +1,6 @@
 //! Lists the files of the repository, and the packages of its manifests.
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,6 +39,17 @@ pub struct Package {
     pub directory: PathBuf,
     /// The root file of each of its crates, without the build script.
     pub roots: Vec<PathBuf>,
+}
+
+/// Returns the directories in which the crates of `packages` have their roots.
+pub fn crates(packages: &[Package]) -> BTreeSet<PathBuf> {
+    let roots = packages.iter().flat_map(|package| &package.roots);
+    roots.filter_map(|root| root.parent()).map(Path::to_owned).collect()
+}
+
+/// Returns the directory among `crates` that `file` belongs to: the nearest above it.
+pub fn crate_of<'a>(file: &'a Path, crates: &BTreeSet<PathBuf>) -> Option<&'a Path> {
+    file.ancestors().skip(1).find(|above| crates.contains(*above))
 }
 
 /// Returns the packages of all manifests among `files`, of each workspace, in the order of their

@@ -53,20 +53,13 @@ fn check() -> Result<Vec<String>, String> {
 /// Reads the sources of `packages` among `files`, by the directory of a crate's root. A file
 /// belongs to the nearest of these above it.
 fn crates(packages: &[Package], files: &[PathBuf]) -> Result<BTreeMap<PathBuf, Crate>, String> {
-    let roots: Vec<&PathBuf> = packages.iter().flat_map(|package| &package.roots).collect();
+    let directories = repository::crates(packages);
     let mut crates: BTreeMap<PathBuf, Crate> = BTreeMap::new();
-    for root in &roots {
-        crates.entry(root.parent().unwrap_or(Path::new("")).to_owned()).or_default();
-    }
     for file in files.iter().filter(|file| repository::is_kind(file, "rs")) {
-        let Some(directory) = file.ancestors().skip(1).find(|above| crates.contains_key(*above)) else {
-            continue;
-        };
-        let directory = directory.to_owned();
+        let Some(directory) = repository::crate_of(file, &directories) else { continue };
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        if let Some(of) = crates.get_mut(&directory) {
-            of.add(&directory, file, roots.contains(&file), &text);
-        }
+        let is_root = packages.iter().any(|package| package.roots.contains(file));
+        crates.entry(directory.to_owned()).or_default().add(directory, file, is_root, &text);
     }
     Ok(crates)
 }

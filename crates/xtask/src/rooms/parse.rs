@@ -1,5 +1,5 @@
 //! Reads the imports of a Rust source as text: `use` lines, and paths that begin with `crate::`.
-use crate::lines::{Kind, kinds};
+use crate::lines::{LineKind, kinds};
 
 /// The module path of a file: `["table", "node"]` for `table/node.rs`, `["table"]` for
 /// `table/mod.rs`.
@@ -17,7 +17,7 @@ pub struct Import {
 
 /// Returns the code of a file on its lines, without comments and unit tests.
 fn code(text: &str) -> String {
-    let lines = kinds(text, false).map(|(line, kind)| if kind == Kind::Code { line } else { "" });
+    let lines = kinds(text, false).map(|(line, kind)| if kind == LineKind::Code { line } else { "" });
     lines.collect::<Vec<_>>().join("\n")
 }
 
