@@ -38,8 +38,8 @@ enum Task {
     /// Counts words that make comments and documents hard to read; fails above the limits of a
     /// list.
     Prose(prose::ProseArgs),
-    /// Checks the order of modules: fails if files use each other, or if a module of the library
-    /// uses one below it.
+    /// Checks the order of modules: fails if files use each other, or if a module uses one that
+    /// comes after it in a list.
     Rooms,
     /// Counts the words of pages and of the whole; fails above the limits of a list.
     Pages,

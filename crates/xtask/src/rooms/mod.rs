@@ -1,5 +1,5 @@
 //! Checks the order of modules in all crates of the repository: no two files use each other,
-//! directly or through others, and a module of a crate with an order uses only modules below it.
+//! directly or through others, and a module of a crate with an order uses only modules before it.
 //!
 //! Sources are read as text. A name that a `mod.rs` passes on counts as the file's that defines it,
 //! and so does a macro that the crate's root names.

@@ -1,4 +1,4 @@
-//! Reads the order of modules of a crate, and finds uses that point up.
+//! Reads the order of modules of a crate, and finds uses of modules that come after their user.
 use super::circles::Crate;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub struct Order {
     /// The directory of its root.
     pub directory: PathBuf,
-    /// Its modules, from the bottom up.
+    /// Its modules. Each may use only those before it.
     pub modules: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Order {
         Ok(orders)
     }
 
-    /// Returns the uses that point up, and the modules without a place.
+    /// Returns the uses of modules that come after their user, and those without a place.
     pub fn failures(&self, of: &Crate) -> Vec<String> {
         let place = |module: &str| self.modules.iter().position(|known| known == module);
         let mut failures = Vec::new();
@@ -47,7 +47,7 @@ impl Order {
             for (to, line) in targets {
                 let wrong = match (place(&from[0]), place(&to[0])) {
                     (Some(here), Some(there)) if there > here => {
-                        format!("which is above `{}`; move the common part down", from[0])
+                        format!("which comes after `{}` in rooms.list; move the common part", from[0])
                     }
                     (Some(_), Some(_)) => continue,
                     (None, _) => format!("but `{}` has no place in rooms.list", from[0]),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_that_points_up_fails_and_one_that_points_down_does_not() {
+    fn a_use_of_a_later_module_fails_and_of_an_earlier_one_does_not() {
         let orders = Order::parse("crate a/src\nlow\nhigh").unwrap();
         let failures = |file: &str, text: &str| {
             let mut made = Crate::default();
@@ -85,7 +85,7 @@ mod tests {
             orders[0].failures(&made)
         };
         assert_eq!(failures("high.rs", "use crate::low::Low;"), [""; 0]);
-        let up = "a/src/low.rs:2: uses `high`, which is above `low`; move the common part down";
+        let up = "a/src/low.rs:2: uses `high`, which comes after `low` in rooms.list; move the common part";
         assert_eq!(failures("low.rs", "//! Low.\nuse crate::high::High;"), [up]);
         assert!(failures("new.rs", "use crate::low::Low;")[0].contains("`new` has no place"));
         assert!(failures("low.rs", "use crate::new::New;")[0].contains("which has no place"));
