@@ -4,7 +4,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-/* 200 MiB in use; 20 times: a fork that exits, 32 MiB mapped, filled, given up, filled, unmapped. */
+/* 200 MiB in use; 20 times: a fork that exits, 32 MiB mapped, filled, given up, filled,
+ * unmapped. */
 int main(void) {
     size_t size = 200ul << 20, part = 32ul << 20;
     char *data = malloc(size);

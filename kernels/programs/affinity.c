@@ -1,4 +1,5 @@
-/* Process 1, or a program on Linux: the CPUs that tasks may run on. It ends with status 0 there, too. */
+/* Process 1, or a program on Linux: the CPUs that tasks may run on. It ends with status 0 there,
+ * too. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

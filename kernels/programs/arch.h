@@ -1,7 +1,7 @@
 /* What programs need of the architecture. */
 
-/* The CPU says that it waits. Where CPUs take turns and instructions are counted, QEMU goes on with the next one, to which
- * a CPU that never says so may leave no turn. */
+/* The CPU says that it waits. Where CPUs take turns and instructions are counted, QEMU goes on with
+ * the next one, to which a CPU that never says so may leave no turn. */
 static inline void give_way(void) {
 #if defined __x86_64__ || defined __i386__
     __builtin_ia32_pause();
@@ -53,9 +53,10 @@ static inline unsigned long long counter(void) { return ticks() * (1000000000 / 
 static inline void end_machine(void) {}
 #endif
 
-/* END_OF_ADDRESSES: the first address above those of programs. MACHINE: its number in ELF files. EXITS_WITH: code that
- * ends with a status, in little-endian words. Then instructions, as text: one that programs may not execute, and its
- * signal; none; a breakpoint; one on a bad stack; and one that does nothing, with a number. */
+/* END_OF_ADDRESSES: the first address above those of programs. MACHINE: its number in ELF files.
+ * EXITS_WITH: code that ends with a status, in little-endian words. Then instructions, as text: one
+ * that programs may not execute, and its signal; none; a breakpoint; one on a bad stack; and one
+ * that does nothing, with a number. */
 #if defined __x86_64__ || defined __i386__
 #define HAS_PORTS
 #define PRIVILEGED "hlt"

@@ -1,5 +1,6 @@
-/* Process 1, or any process of Linux: what calls about one page cost in a space with many areas, and what rights that come
- * back cost, in counts of the time-stamp counter. Under QEMU's -icount shift=0 these are instructions. */
+/* Process 1, or any process of Linux: what calls about one page cost in a space with many areas,
+ * and what rights that come back cost, in counts of the time-stamp counter. Under QEMU's -icount
+ * shift=0 these are instructions. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,8 @@ static unsigned long long one_page(int areas) {
     return all / LOOPS;
 }
 
-/* Takes the right to write from pages and gives it back; then writes each. Counts for a page: the calls, the writes. */
+/* Takes the right to write from pages and gives it back; then writes each. Counts for a page: the
+ * calls, the writes. */
 static void rights(void) {
     size_t size = (size_t)PAGES * PAGE;
     volatile char *memory = map(0, size, PROT_READ | PROT_WRITE);

@@ -1,5 +1,6 @@
-/* Process 1: a C compiler in the guest. It compiles a program that needs no library to an executable, and
- * runs that. Linked with libtcc (gcc -static -o init compile.c -ltcc -ldl -lm -lpthread). */
+/* Process 1: a C compiler in the guest. It compiles a program that needs no library to an
+ * executable, and runs that. Linked with libtcc (gcc -static -o init compile.c -ltcc -ldl -lm
+ * -lpthread). */
 #include <libtcc.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,8 +24,8 @@ static const char begin[] = "static long call(long number, long a, long b, long 
                             "    return result;\n"
                             "}\n";
 #else
-/* The compiler has no assembler for it: the code is a table among the functions. It moves the number to the register for
- * that, the arguments one down, makes the call, and returns. */
+/* The compiler has no assembler for it: the code is a table among the functions. It moves the
+ * number to the register for that, the arguments one down, makes the call, and returns. */
 static const char begin[] = "static const unsigned code[] __attribute__((section(\".text\"))) = {" CODE "};\n"
                             "static long call(long number, long a, long b, long c) {\n"
                             "    return ((long (*)(long, long, long, long))code)(number, a, b, c);\n"

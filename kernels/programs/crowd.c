@@ -1,6 +1,6 @@
-/* Many tasks at once: processes up to the limit, threads up to it, and a thousand of each. All of them are there while
-   they wait, are found by their numbers, and are gone afterwards. Arguments: the most of each kind (as many as there
-   can be), and how many of both at once (1000). */
+/* Many tasks at once: processes up to the limit, threads up to it, and a thousand of each. All of
+   them are there while they wait, are found by their numbers, and are gone afterwards. Arguments:
+   the most of each kind (as many as there can be), and how many of both at once (1000). */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -116,7 +116,8 @@ static void *begin_anew(void *unused) {
     return 0;
 }
 
-/* A thread that begins another program gets the number of its process, and the other threads end. */
+/* A thread that begins another program gets the number of its process, and the other threads
+ * end. */
 static void number_of_process(void) {
     int status;
     open_gate();

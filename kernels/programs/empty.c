@@ -1,5 +1,5 @@
-/* Process 1, or any process of Linux: memory that is given back page by page, and the tables that are left. Linux keeps
- * them: 0 of 32 are gone there. */
+/* Process 1, or any process of Linux: memory that is given back page by page, and the tables that
+ * are left. Linux keeps them: 0 of 32 are gone there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Process 1: everything a program can do wrong. The kernel answers with errors and signals, and goes on. */
+/* Process 1: everything a program can do wrong. The kernel answers with errors and signals, and
+ * goes on. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -117,8 +118,8 @@ static void save(const char *name, mode_t mode) {
     close(file);
 }
 
-/* Runs the file as a program; returns how it ends: with a status, or with a signal if that is below 0. An error of execve
- * is a status, too. */
+/* Runs the file as a program; returns how it ends: with a status, or with a signal if that is
+ * below 0. An error of execve is a status, too. */
 static int run(void) {
     save("/bad", 0755);
     pid_t child = fork();
@@ -349,7 +350,8 @@ int main(int count, char **arguments) {
     int status = 0;
     waitpid(child, &status, 0);
     check("out of memory", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    /* A child has most of the memory, and this process, which is number 1, wants more than is left: the child ends. */
+    /* A child has most of the memory, and this process, which is number 1, wants more than is left:
+     * the child ends. */
     int ready[2];
     check("a pipe", pipe(ready) == 0);
     child = fork();

@@ -1,6 +1,6 @@
-/* Process 1: what page faults, fork and exec cost, in counts of the time-stamp counter. Under QEMU's
- * -icount shift=0 these are instructions. The machine ends through the exit device, as it would
- * under Linux with the same program.
+/* Process 1: what page faults, fork and exec cost, in counts of the time-stamp counter. Under
+ * QEMU's -icount shift=0 these are instructions. The machine ends through the exit device, as it
+ * would under Linux with the same program.
  *
  * Each operation stands between two marks: instructions that do nothing, and that QEMU's plugin
  * (kernels/counter) knows. */

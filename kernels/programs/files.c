@@ -1,5 +1,6 @@
-/* Process 1, or any process of Linux: locks of files, and calls that change their contents as a whole. Every answer here
- * is that of Linux's tmpfs: the program ends with status 0 there, too (in /dev/shm). */
+/* Process 1, or any process of Linux: locks of files, and calls that change their contents as a
+ * whole. Every answer here is that of Linux's tmpfs: the program ends with status 0 there, too (in
+ * /dev/shm). */
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
 #include <dirent.h>

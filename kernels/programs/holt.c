@@ -1,5 +1,5 @@
-/* Process 1: Robin Holt's test of 2004. 128 children of a fork each read one page in each of 32 places
- * that are one table's span apart, and end. */
+/* Process 1: Robin Holt's test of 2004. 128 children of a fork each read one page in each of 32
+ * places that are one table's span apart, and end. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* Process 1, or any process of Linux: shared memory with keys. Every answer here is Linux's: the program ends with status 0
- * there, too. */
+/* Process 1, or any process of Linux: shared memory with keys. Every answer here is Linux's: the
+ * program ends with status 0 there, too. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
-/* Process 1: what memory costs that the kernel may map by large pages, in counts of the time-stamp counter. As faults.c, it
- * marks its operations, and ends the machine. Where a case says so, the program asks for large pages (MADV_HUGEPAGE). */
+/* Process 1: what memory costs that the kernel may map by large pages, in counts of the time-stamp
+ * counter. As faults.c, it marks its operations, and ends the machine. Where a case says so, the
+ * program asks for large pages (MADV_HUGEPAGE). */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,8 @@ static unsigned long long touched(int what, size_t stride) {
     return all / (size / stride);
 }
 
-/* Counts of fork, exit and wait with 64 MiB that were written. With FORK_WRITE the child writes a byte of every SPAN. */
+/* Counts of fork, exit and wait with 64 MiB that were written. With FORK_WRITE the child writes a
+ * byte of every SPAN. */
 static unsigned long long forked(int what) {
     struct memory memory = map(64ul << 20, what == FORK_EXIT_ADVISED);
     touch(memory, PAGE);

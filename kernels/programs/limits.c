@@ -1,5 +1,5 @@
-/* Process 1: scripts that are cut or lie, and limits: descriptors, open files, arguments. Answers are those of Linux,
-   but that user 0 has no limit of open files there. */
+/* Process 1: scripts that are cut or lie, and limits: descriptors, open files, arguments. Answers
+   are those of Linux, but that user 0 has no limit of open files there. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -213,7 +213,8 @@ static void open_files(void) {
 
 static char *list[300001];
 
-/* Begins this program with texts of `len` bytes each, which end with a zero; returns the error, or 0 if all came. */
+/* Begins this program with texts of `len` bytes each, which end with a zero; returns the error, or
+ * 0 if all came. */
 static int passes(int count, size_t len, int in_environment) {
     static char text[200000];
     memset(text, 'y', len);
@@ -235,8 +236,8 @@ static int passes(int count, size_t len, int in_environment) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A quarter of the stack's limit, 128 KiB at the least and 6 MiB at the most, for texts, the words that lead to them, and
-   the name of the program; 128 KiB for one text. */
+/* A quarter of the stack's limit, 128 KiB at the least and 6 MiB at the most, for texts, the words
+   that lead to them, and the name of the program; 128 KiB for one text. */
 static void arguments(void) {
     const size_t word = sizeof(char *), name = sizeof "/init";
     check("one text of 128 KiB", passes(1, 131072, 0) == 0);

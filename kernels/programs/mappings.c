@@ -1,5 +1,5 @@
-/* Process 1, or any process of Linux: what calls of the mmap family answer, and what they leave behind. Every answer here
- * is Linux's: the program ends with status 0 there, too. */
+/* Process 1, or any process of Linux: what calls of the mmap family answer, and what they leave
+ * behind. Every answer here is Linux's: the program ends with status 0 there, too. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -254,7 +254,8 @@ static long faults_of_objects(void) {
     return found ? atol(found + 15) : -1;
 }
 
-/* Reads a byte of each of so many pages; the page whose byte is not this many more than its number, or -1. */
+/* Reads a byte of each of so many pages; the page whose byte is not this many more than its number,
+ * or -1. */
 static int reads(char *at, int pages, int hole, int more) {
     int wrong = -1;
     for (int i = 0; i < pages; i++)
@@ -263,7 +264,8 @@ static int reads(char *at, int pages, int hole, int more) {
     return wrong;
 }
 
-/* A fault that reads a page of a file may map others around it: the file's, and nothing else, with the same rights. */
+/* A fault that reads a page of a file may map others around it: the file's, and nothing else, with
+ * the same rights. */
 static void around(void) {
     enum { PAGES = 64, HOLE = 20 };
     const char *name = "/mappings-around";

@@ -1,5 +1,5 @@
-/* Process 1, or a program on Linux: locks whose owners die, futexes that are changed and woken in one call, CPUs,
- * priorities, what was used, and children that are waited for. */
+/* Process 1, or a program on Linux: locks whose owners die, futexes that are changed and woken in
+ * one call, CPUs, priorities, what was used, and children that are waited for. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,7 +1,8 @@
-/* Process 1, or any process of Linux: programs that change pieces of large pages at random: unmap them, map them anew,
- * protect them, move them, give them back, fork while they are there. After each call all pages have to show what a list says.
- * Others do so with memory that they share.
- * `transparent_hugepage=always` on the command line lets the kernel make large pages; the programs also ask for them. */
+/* Process 1, or any process of Linux: programs that change pieces of large pages at random: unmap
+ * them, map them anew, protect them, move them, give them back, fork while they are there. After
+ * each call all pages have to show what a list says. Others do so with memory that they share.
+ * `transparent_hugepage=always` on the command line lets the kernel make large pages; the programs
+ * also ask for them. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -200,8 +201,8 @@ static int rest(void) {
     return look("rest");
 }
 
-/* One of the programs that share memory of so many pages: it writes pages of its own, takes pieces from its space and
- * protects some, and sees its pages still. */
+/* One of the programs that share memory of so many pages: it writes pages of its own, takes pieces
+ * from its space and protects some, and sees its pages still. */
 static int sharer(int own, int count) {
     for (int i = own; i < count; i += SHARERS)
         if (!write_page(i, (unsigned)i + 1))
@@ -228,7 +229,8 @@ static int has_failed(void) {
     return wait(&status) < 0 || status;
 }
 
-/* Memory that programs share, which the kernel may keep in blocks. The first one to touch it is a child. */
+/* Memory that programs share, which the kernel may keep in blocks. The first one to touch it is a
+ * child. */
 static int share(void) {
     int count = 3 * IN_SPAN + 5, bad = 0;
     size_t size = (size_t)count * PAGE;
@@ -262,7 +264,8 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         state = (unsigned)atoi(argv[1]);
         signal(SIGSEGV, jump);
-        /* The gap ends at a multiple of a large page's size on no kernel by chance: it is made so. */
+        /* The gap ends at a multiple of a large page's size on no kernel by chance: it is made
+         * so. */
         size_t size = (size_t)PAGES * PAGE, span = (size_t)IN_SPAN * PAGE;
         char *whole = mmap(0, 2 * size + 2 * span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         memory = (char *)(((unsigned long)whole + span - 1) & ~(span - 1));

@@ -1,4 +1,5 @@
-/* Process 1, or any process of Linux: how much a pipe holds, what a full one answers, and bytes that go round. */
+/* Process 1, or any process of Linux: how much a pipe holds, what a full one answers, and bytes
+ * that go round. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

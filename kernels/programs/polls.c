@@ -1,5 +1,5 @@
-/* Process 1, or any process of Linux: files that are waited for: poll, select, epoll, counters, timers. Every answer here
- * is Linux's: the program ends with status 0 there, too. */
+/* Process 1, or any process of Linux: files that are waited for: poll, select, epoll, counters,
+ * timers. Every answer here is Linux's: the program ends with status 0 there, too. */
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
 #include <errno.h>

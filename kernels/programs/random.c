@@ -1,7 +1,7 @@
-/* Process 1: programs that make calls at random, with arguments at random: addresses that may be read,
- * that may not, that are not there, that are the kernel's; sizes, descriptors, flags. Each ends at some
- * time, by a signal or by itself, and another begins. At the end the kernel must have all frames.
- * `seconds=N` and `seed=N` on the command line. */
+/* Process 1: programs that make calls at random, with arguments at random: addresses that may be
+ * read, that may not, that are not there, that are the kernel's; sizes, descriptors, flags. Each
+ * ends at some time, by a signal or by itself, and another begins. At the end the kernel must have
+ * all frames. `seconds=N` and `seed=N` on the command line. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

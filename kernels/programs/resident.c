@@ -1,5 +1,6 @@
-/* Process 1, or any process of Linux: pages that are in memory, that are locked there, that are written back; memory with a
- * descriptor. Every answer here is Linux's: the program ends with status 0 there, too. */
+/* Process 1, or any process of Linux: pages that are in memory, that are locked there, that are
+ * written back; memory with a descriptor. Every answer here is Linux's: the program ends with
+ * status 0 there, too. */
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Process 1, or any process of Linux: signals, what is said of them, and the calls that they interrupt. */
+/* Process 1, or any process of Linux: signals, what is said of them, and the calls that they
+ * interrupt. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -110,7 +111,8 @@ static void changes_registers(int number) {
 #endif
 #ifndef HAS_PORTS
 
-/* Sends this process a signal, whose handler changes registers of floating point; whether they are as they were. */
+/* Sends this process a signal, whose handler changes registers of floating point; whether they are
+ * as they were. */
 static int registers_stay(void) {
     signal(SIGUSR2, changes_registers);
     unsigned long low = 5ul << 40, high = 1, status;

@@ -1,5 +1,6 @@
-/* Process 1, or any process of Linux: clocks by number, timers that send signals, policies by which tasks take turns, limits
- * that the superuser may exceed. Every answer here is Linux's: the program ends with status 0 there, too. */
+/* Process 1, or any process of Linux: clocks by number, timers that send signals, policies by which
+ * tasks take turns, limits that the superuser may exceed. Every answer here is Linux's: the program
+ * ends with status 0 there, too. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -386,8 +387,8 @@ static void groups(void) {
     ANSWERS(0, setgroups(count, before));
 }
 
-/* The time since 1970 is another one than that since boot, and calls that wait until a time go by the clock that they
- * name. */
+/* The time since 1970 is another one than that since boot, and calls that wait until a time go by
+ * the clock that they name. */
 static void wall_clock(void) {
     enum { YEAR_2020 = 1577836800 };
     long long boot = now(CLOCK_MONOTONIC), wall = now(CLOCK_REALTIME), before = time(0);

@@ -1,9 +1,12 @@
-/* Process 1: one thread maps a page anew in each round, in one place or where the kernel puts it, and unmaps it, while threads on
- * the other CPUs read it and write to it. Whatever the way in which these CPUs are made to forget what was unmapped:
+/* Process 1: one thread maps a page anew in each round, in one place or where the kernel puts it,
+ * and unmaps it, while threads on the other CPUs read it and write to it. Whatever the way in which
+ * these CPUs are made to forget what was unmapped:
  *
- * 1. A page that was mapped from before a read until after it shows its round. A CPU that kept a translation reads an older one.
- * 2. Writes to a page that is gone go nowhere, or end in a signal. The frames come back in a place that no other thread knows:
- *    nothing but zeroes may be there. They also go to a child process, which looks at its own pages.
+ * 1. A page that was mapped from before a read until after it shows its round. A CPU that kept a
+ *    translation reads an older one.
+ * 2. Writes to a page that is gone go nowhere, or end in a signal. The frames come back in a place
+ *    that no other thread knows: nothing but zeroes may be there. They also go to a child process,
+ *    which looks at its own pages.
  *
  * `rounds=N` and `cpus=N` on the command line. */
 #define _GNU_SOURCE

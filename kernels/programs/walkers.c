@@ -1,7 +1,8 @@
-/* Process 1: threads of one space on all CPUs. Each has a region that it maps anew again and again, so that its tables and
- * pages go to others, while all read each other's; makes pages read-only while others write to them; and forks while others
- * write. Whatever a CPU's TLB has kept shows as a value of an earlier round, or of another region, or as one that changes
- * where nobody may write. `tables=N` on the command line says how many leaf tables are made in all. */
+/* Process 1: threads of one space on all CPUs. Each has a region that it maps anew again and again,
+ * so that its tables and pages go to others, while all read each other's; makes pages read-only
+ * while others write to them; and forks while others write. Whatever a CPU's TLB has kept shows as
+ * a value of an earlier round, or of another region, or as one that changes where nobody may write.
+ * `tables=N` on the command line says how many leaf tables are made in all. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -2,15 +2,15 @@
  * ptarmigan: page-table memory for kernels in C.
  *
  * One configuration for each target: x86-64, AArch64 (4 KiB, 48 bits) and RISC-V (Sv48) with four
- * levels and all memory in a direct map; i386 with PAE, a direct map of low memory and slots for the
- * rest (pt_kmap).
+ * levels and all memory in a direct map; i386 with PAE, a direct map of low memory and slots for
+ * the rest (pt_kmap).
  *
  * The caller allocates every object. Set it to zero before its first use, leave it where it is, and
  * do not look into it. No function allocates from a heap, and none sleeps.
  *
  * Functions return PT_OK or a negative enum pt_error, unless they say so. What can be checked
- * cheaply is an error: NULL and misaligned pointers, objects that are not initialised or were moved,
- * pages that came from elsewhere or were given back before. What cannot be checked is under
+ * cheaply is an error: NULL and misaligned pointers, objects that are not initialised or were
+ * moved, pages that came from elsewhere or were given back before. What cannot be checked is under
  * "Safety": a call that breaks it may do anything.
  *
  * A struct pt_cpu stands for being on that CPU. Code that hands it to a function runs there and is
@@ -18,8 +18,8 @@
  * nothing else.
  *
  * While a call makes or ends an object, no other call names that object. While a call hands out,
- * maps or takes back a page, no other call names that page. The checks take no turns, so they do not
- * find two such calls.
+ * maps or takes back a page, no other call names that page. The checks take no turns, so they do
+ * not find two such calls.
  */
 
 #ifndef PTARMIGAN_H
@@ -846,8 +846,8 @@ int32_t pt_tree_split(struct pt_tree *tree,
 //
 // Fails, without a change, with `PT_ERROR_DIFFERS` if the pages are not mapped like that,
 // `PT_ERROR_FOREIGN` if one of the frames came from `pt_page_alloc`, `PT_ERROR_RANGE` for an
-// address that is not aligned to the size, `PT_ERROR_ARGUMENT` if there are no pages of that level,
-// and `PT_ERROR_NO_MEMORY`: a table is reserved for the time when it is split.
+// address that is not aligned to the size, `PT_ERROR_ARGUMENT` if there are no pages of that
+// level, and `PT_ERROR_NO_MEMORY`: a table is reserved for the time when it is split.
 //
 // # Safety
 //
@@ -886,9 +886,9 @@ int32_t pt_tree_take_dirty(struct pt_tree *tree,
                            pt_visit visit,
                            void *context);
 
-// Takes `PT_ATTR_WRITE` from all pages in the `bytes` from `va` on, and calls `visit`, unless it is
-// NULL, for each that had it, in order, with its former attributes. Each write to them faults when
-// it returns. The handler notes the page, and allows writes again with `pt_tree_protect`.
+// Takes `PT_ATTR_WRITE` from all pages in the `bytes` from `va` on, and calls `visit`, unless it
+// is NULL, for each that had it, in order, with its former attributes. Each write to them faults
+// when it returns. The handler notes the page, and allows writes again with `pt_tree_protect`.
 //
 // A large page that lies partly in the range is split first. Afterwards those in the range are
 // split into entries of tables of `largest` or lower, as `pt_tree_take_dirty` does.
@@ -906,8 +906,8 @@ int32_t pt_tree_write_protect(struct pt_tree *tree,
                               pt_visit visit,
                               void *context);
 
-// Takes `PT_ATTR_ACCESSED` from all pages in the `bytes` from `va` on, and calls `visit`, unless it
-// is NULL, for each that had it, in order, with its former attributes. The next call tells the
+// Takes `PT_ATTR_ACCESSED` from all pages in the `bytes` from `va` on, and calls `visit`, unless
+// it is NULL, for each that had it, in order, with its former attributes. The next call tells the
 // pages that are used after this one. Large pages stay as they are, and are told as a whole.
 //
 // AArch64 and RISC-V: where the MMU leaves the bit to software, the first use faults, and the

@@ -13,8 +13,8 @@
 pvh_start:
     cli
     cld
-    /* The low 4 GiB by 2 MiB pages: the direct map at 0xffff800000000000, where the image is linked, and,
-     * until the jump there, where they are. */
+    /* The low 4 GiB by 2 MiB pages: the direct map at 0xffff800000000000, where the image is
+     * linked, and, until the jump there, where they are. */
     movl $PHYS(boot_upper) + 3, %eax
     movl %eax, PHYS(kernel_root)
     movl %eax, PHYS(kernel_root) + 256 * 8
@@ -117,8 +117,8 @@ common:
     addq $16, %rsp
     iretq
 
-/* int probe(volatile uint64_t *at, uint64_t *value, int writes): 0 if it went well, 1 if it faulted and
- * nobody mapped a page. */
+/* int probe(volatile uint64_t *at, uint64_t *value, int writes): 0 if it went well, 1 if it faulted
+ * and nobody mapped a page. */
     .globl probe, probe_read, probe_write, probe_failed
 probe:
     testl %edx, %edx

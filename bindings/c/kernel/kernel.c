@@ -1,5 +1,5 @@
-/* A small x86-64 kernel in C on the library: spaces whose pages come by page fault, lose permissions, go
- * and come back; and at the end every frame is where it was. */
+/* A small x86-64 kernel in C on the library: spaces whose pages come by page fault, lose
+ * permissions, go and come back; and at the end every frame is where it was. */
 #include "ptarmigan.h"
 
 #define DIRECT_MAP UINT64_C(0xffff800000000000)

@@ -573,9 +573,9 @@ int32_t ptsan_flush_every_space(struct ptsan *san,
                                 uint64_t stride,
                                 bool leaf_only);
 
-// Tells that the CPU invalidates by address in a space, as `ptsan_flush_range`, and names the level
-// whose entries map the pages, counted from the leaves (AArch64 with FEAT_TTL): pages of level 0
-// are the smallest. The flush drops no page of another level and no table.
+// Tells that the CPU invalidates by address in a space, as `ptsan_flush_range`, and names the
+// level whose entries map the pages, counted from the leaves (AArch64 with FEAT_TTL): pages of
+// level 0 are the smallest. The flush drops no page of another level and no table.
 int32_t ptsan_flush_level(struct ptsan *san,
                           int32_t cpu,
                           uint64_t space,
@@ -584,8 +584,8 @@ int32_t ptsan_flush_level(struct ptsan *san,
                           uint64_t stride,
                           uint8_t level);
 
-// Tells that the CPU invalidates by address in every space, as `ptsan_flush_every_space`, and names
-// the level of the pages, as `ptsan_flush_level`.
+// Tells that the CPU invalidates by address in every space, as `ptsan_flush_every_space`, and
+// names the level of the pages, as `ptsan_flush_level`.
 int32_t ptsan_flush_every_space_level(struct ptsan *san,
                                       int32_t cpu,
                                       uint64_t start,
@@ -748,8 +748,8 @@ int32_t ptsan_queue_range(struct ptsan *san,
                           uint64_t stride,
                           bool leaf_only);
 
-// Tells that an invalidation of a range that names the level of its pages was put into the queue of
-// a device (SMMUv3 commands with TTL): see `ptsan_queue_range` and `ptsan_flush_level`.
+// Tells that an invalidation of a range that names the level of its pages was put into the queue
+// of a device (SMMUv3 commands with TTL): see `ptsan_queue_range` and `ptsan_flush_level`.
 int32_t ptsan_queue_level(struct ptsan *san,
                           int32_t device,
                           uint64_t space,

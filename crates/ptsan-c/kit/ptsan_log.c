@@ -213,8 +213,8 @@ static unsigned fields_of(unsigned scope) {
     }
 }
 
-/* An invalidation, by a reader of the tables: a CPU + 1 or 0, or a device. A level of its pages is the
- * last of the fields, plus 1. The exception level comes behind it. */
+/* An invalidation, by a reader of the tables: a CPU + 1 or 0, or a device. A level of its pages is
+ * the last of the fields, plus 1. The exception level comes behind it. */
 static bool extent(ptsan_log *log, unsigned kind, uint64_t reader, unsigned scope, bool leaf_only,
                    const uint64_t *fields, unsigned count) {
     record r = begin(log, kind);

@@ -2,9 +2,10 @@
  * ptsan_log: writes the log of a running kernel, which `ptsan replay` checks on another machine.
  *
  * For kernels: freestanding C99, without allocation, library functions, floating point or static
- * data. 3 to 9 KB of code for all records (gcc -Os, clang -O2). A record is put together on the stack, in less than
- * 512 bytes, and handed to a function of the kernel, such as one that writes to a serial port.
- * docs/ptsan-log.md explains the records, when each is to be written, and the format, version 2.
+ * data. 3 to 9 KB of code for all records (gcc -Os, clang -O2). A record is put together on the
+ * stack, in less than 512 bytes, and handed to a function of the kernel, such as one that writes to
+ * a serial port. docs/ptsan-log.md explains the records, when each is to be written, and the
+ * format, version 2.
  *
  * CPUs share one log under a lock, held across the store or the instruction and its record. With a
  * lock that is not fair, or in an interrupt, take care that the function below cannot wait for
@@ -13,7 +14,8 @@
  *     static bool serial_write(void *port, const void *bytes, size_t length);
  *     static ptsan_log log;
  *
- *     ptsan_log_begin(&log, serial_write, &port, &(ptsan_log_machine){PTSAN_LOG_X86_64, .cpus = 4});
+ *     ptsan_log_begin(&log, serial_write, &port,
+ *                     &(ptsan_log_machine){PTSAN_LOG_X86_64, .cpus = 4});
  *     ptsan_log_table_allocated(&log, phys, 0, PTSAN_LOG_ANY_LEVEL, PTSAN_LOG_UNKNOWN);
  *     ...
  *     ptsan_log_end(&log, false);
@@ -77,8 +79,8 @@ enum {
     PTSAN_LOG_KEEPS_INVALID = 128  /* CPUs keep entries that were not valid (RISC-V) */
 };
 
-/* The machine. Members that are 0 have their usual value, except `cpus`, which is at least 1 if there
- * are no devices. CPUs and devices are at most 65,535 together. */
+/* The machine. Members that are 0 have their usual value, except `cpus`, which is at least 1 if
+ * there are no devices. CPUs and devices are at most 65,535 together. */
 typedef struct ptsan_log_machine {
     uint8_t arch;         /* a ptsan_log_arch */
     uint8_t flags;
@@ -190,8 +192,8 @@ bool ptsan_log_queue_space(ptsan_log *log, unsigned device, uint64_t space);
 bool ptsan_log_queue_all(ptsan_log *log, unsigned device);
 /* The kernel has waited until all of the queue was carried out. */
 bool ptsan_log_queue_completed(ptsan_log *log, unsigned device);
-/* The device reads an entry of 8, 16, 32 or 64 bytes, valid if any of these bits is set in that word
- * of 8 bytes. Its content before is told by ptsan_log_memory. */
+/* The device reads an entry of 8, 16, 32 or 64 bytes, valid if any of these bits is set in that
+ * word of 8 bytes. Its content before is told by ptsan_log_memory. */
 bool ptsan_log_device_entry(ptsan_log *log, unsigned device, uint64_t phys, unsigned bytes, unsigned valid_word,
                             uint64_t valid_bits);
 /* One store to such an entry: 1, 2, 4, 8, 16, 32 or 64 bytes, at a multiple of their number. */
@@ -213,8 +215,8 @@ bool ptsan_log_lock_released(ptsan_log *log, unsigned cpu, uint64_t lock);
 bool ptsan_log_number_given(ptsan_log *log, uint64_t root, uint64_t space);
 bool ptsan_log_numbers_taken_back(ptsan_log *log);
 
-/* A CPU invalidated the guest's own translations: those of a number or PTSAN_LOG_ALL, at an address or
- * PTSAN_LOG_ALL. */
+/* A CPU invalidated the guest's own translations: those of a number or PTSAN_LOG_ALL, at an address
+ * or PTSAN_LOG_ALL. */
 bool ptsan_log_stage1_part_flushed(ptsan_log *log, unsigned cpu, uint64_t number, uint64_t va);
 /* A guest accessed an address in its space `number`, which stage 1 translates to `gpa`. */
 bool ptsan_log_access_combined(ptsan_log *log, unsigned cpu, uint64_t number, uint64_t va, uint64_t gpa,

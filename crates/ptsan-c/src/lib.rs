@@ -3,10 +3,11 @@
 
 // The rooms. Each uses only those above it.
 mod error;
-mod options;
 mod source;
 mod text;
 mod threads;
+
+mod options;
 
 mod machine;
 

@@ -103,8 +103,8 @@ impl Memory for Source {
                 let at = self.at(phys, bytes)?;
                 match bytes {
                     // SAFETY: 1. The bytes from `at` are readable. 2. They are aligned, because
-                    // `base` is aligned to 8 and the offset to their number. 3. Other code stores whole
-                    // entries, as a program does before a page walker.
+                    // `base` is aligned to 8 and the offset to their number. 3. Other code stores
+                    // whole entries, as a program does before a page walker.
                     8 => Some(unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Acquire)),
                     // SAFETY: as above.
                     4 => Some(unsafe { AtomicU32::from_ptr(at.cast()) }.load(Ordering::Acquire).into()),
@@ -125,7 +125,8 @@ impl Memory for Source {
         let (at, order) = (self.at(phys, bytes)?, Ordering::SeqCst);
         match bytes {
             // SAFETY: 1. The bytes from `at` are aligned, as in `read`. 2. They are readable, and
-            // writable: `ptsan_new` asks for it with the flag without which no sanitizer calls this.
+            // writable: `ptsan_new` asks for it with the flag without which no sanitizer calls
+            // this.
             // 3. Other code stores whole entries, as a program does before a page walker.
             8 => Some(either(
                 unsafe { AtomicU64::from_ptr(at.cast()) }.compare_exchange(old, new, order, order),

@@ -1,7 +1,9 @@
 //! `page_table_multiarch` frees tables while a loaded root points at them, in two ways around
 //! `copy_from`.
 //!
-//! `cargo run -p ptsan --features page_table_multiarch_copy_from --example page_table_multiarch_copy_from`
+//! ```sh
+//! cargo run -p ptsan --features page_table_multiarch_copy_from --example page_table_multiarch_copy_from
+//! ```
 #[path = "shared/verdict.rs"]
 mod verdict;
 

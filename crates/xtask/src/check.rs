@@ -10,18 +10,24 @@ use std::{
 pub struct CheckArgs {
     /// Runs only these steps.
     #[arg(long, value_name = "STEP", value_delimiter = ',')]
-    only: Vec<Step>,
+    only: Vec<CheckStep>,
 }
 
 /// A step, in the order in which they run: the fast ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Step {
+enum CheckStep {
     /// Formatting of the workspace.
     Format,
     /// Spelling of the documents.
     Spelling,
     /// Words of comments and documents.
     Prose,
+    /// Order of modules.
+    Rooms,
+    /// Words of pages.
+    Pages,
+    /// Names of types.
+    Names,
     /// Lints of the workspace.
     Lints,
     /// Unit tests of the library.
@@ -34,7 +40,7 @@ const KNOWN_WORDS: &str = "crate,hart,ser,statics";
 const DOCUMENTS: &str = "README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs book/src crates/*/README.md \
                          bindings/c/README.md";
 
-impl Step {
+impl CheckStep {
     fn command(self) -> Command {
         let cargo = |words: &str| {
             let mut command = Command::new("cargo");
@@ -42,8 +48,8 @@ impl Step {
             command
         };
         match self {
-            Step::Format => cargo("fmt --all --check"),
-            Step::Spelling => {
+            CheckStep::Format => cargo("fmt --all --check"),
+            CheckStep::Spelling => {
                 let mut command = Command::new("sh");
                 let line = format!(
                     "command -v codespell >/dev/null || {{ echo 'codespell is missing: install the package \
@@ -53,9 +59,12 @@ impl Step {
                 command.args(["-c", &line]);
                 command
             }
-            Step::Prose => cargo("xtask prose"),
-            Step::Lints => cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
-            Step::Tests => cargo("test -p ptarmigan --lib --quiet"),
+            CheckStep::Prose => cargo("xtask prose"),
+            CheckStep::Rooms => cargo("xtask rooms"),
+            CheckStep::Pages => cargo("xtask pages"),
+            CheckStep::Names => cargo("xtask names"),
+            CheckStep::Lints => cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
+            CheckStep::Tests => cargo("test -p ptarmigan --lib --quiet"),
         }
     }
 }
@@ -63,7 +72,7 @@ impl Step {
 /// Runs `cargo xtask check`: the steps in order, up to the first that fails.
 pub fn run(args: &CheckArgs) -> ExitCode {
     let all = Instant::now();
-    for &step in Step::value_variants() {
+    for &step in CheckStep::value_variants() {
         if !args.only.is_empty() && !args.only.contains(&step) {
             continue;
         }

@@ -1,7 +1,8 @@
 //! Counts lines of code by part of the workspace, without comments, empty lines and unit tests.
+use crate::repository;
 use clap::Args;
 use std::{
-    io,
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -46,36 +47,66 @@ impl Lines {
     /// Counts one file. All of it is tests if it lies in a directory of tests or examples.
     fn of(text: &str, is_test: bool) -> Self {
         let mut lines = Lines { files: 1, ..Lines::default() };
-        // Indentation of the item under `#[cfg(test)]` whose end is awaited.
-        let mut test: Option<usize> = None;
-        let mut in_block = false;
-        for line in text.lines() {
-            let trimmed = line.trim();
-            if trimmed.is_empty() {
-                continue;
-            }
-            if in_block || trimmed.starts_with("//") || trimmed.starts_with("/*") {
-                in_block = (in_block || trimmed.starts_with("/*")) && !trimmed.contains("*/");
-                lines.comments += 1;
-                continue;
-            }
-            let indent = line.len() - line.trim_start().len();
-            if test.is_none() && trimmed == "#[cfg(test)]" {
-                test = Some(indent);
-            }
-            if is_test || test.is_some() {
-                lines.tests += 1;
-            } else {
-                lines.code += 1;
-                lines.forced += usize::from(trimmed.starts_with("#[") && trimmed.contains("inline(always)"));
-            }
-            let ends = trimmed == "}" || trimmed.ends_with(';');
-            if test == Some(indent) && ends {
-                test = None;
+        for (line, kind) in kinds(text, is_test) {
+            match kind {
+                LineKind::Empty => {}
+                LineKind::Comment => lines.comments += 1,
+                LineKind::Test => lines.tests += 1,
+                LineKind::Code => {
+                    let line = line.trim();
+                    lines.code += 1;
+                    lines.forced += usize::from(line.starts_with("#[") && line.contains("inline(always)"));
+                }
             }
         }
         lines
     }
+}
+
+/// A kind of line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LineKind {
+    /// White space only.
+    Empty,
+    /// A comment on lines of its own.
+    Comment,
+    /// Code of a test.
+    Test,
+    /// Other code.
+    Code,
+}
+
+/// Returns the lines of a Rust source, each with its kind. Code is all tests if `is_test` holds.
+pub fn kinds(text: &str, is_test: bool) -> impl Iterator<Item = (&str, LineKind)> {
+    // Indentation of the item of tests whose end is awaited.
+    let mut test: Option<usize> = None;
+    let mut in_block = false;
+    text.lines().map(move |line| {
+        let trimmed = line.trim();
+        if trimmed.is_empty() {
+            return (line, LineKind::Empty);
+        }
+        if in_block || trimmed.starts_with("//") || trimmed.starts_with("/*") {
+            in_block = (in_block || trimmed.starts_with("/*")) && !trimmed.contains("*/");
+            return (line, LineKind::Comment);
+        }
+        let indent = line.len() - line.trim_start().len();
+        if test.is_none() && is_of_tests(trimmed) {
+            test = Some(indent);
+        }
+        let kind = if is_test || test.is_some() { LineKind::Test } else { LineKind::Code };
+        let ends = trimmed == "}" || trimmed.ends_with(';');
+        if test == Some(indent) && ends {
+            test = None;
+        }
+        (line, kind)
+    })
+}
+
+/// Returns whether an attribute leaves its item out of all builds but tests.
+fn is_of_tests(attribute: &str) -> bool {
+    let all = attribute.strip_prefix("#[cfg(all(").and_then(|rest| rest.strip_suffix("))]"));
+    attribute == "#[cfg(test)]" || all.is_some_and(|all| all.split(", ").any(|part| part == "test"))
 }
 
 /// A part: its name, its counts, and those of each file.
@@ -86,28 +117,16 @@ struct Part {
 }
 
 impl Part {
-    fn read(name: String, directory: &Path) -> io::Result<Self> {
+    /// Counts the sources among `files` below `directory`.
+    fn read(name: String, directory: &Path, files: &[PathBuf]) -> Result<Self, String> {
         let mut part = Part { name, lines: Lines::default(), files: Vec::new() };
-        part.walk(directory, false)?;
-        part.files.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(part)
-    }
-
-    fn walk(&mut self, directory: &Path, is_test: bool) -> io::Result<()> {
-        for entry in std::fs::read_dir(directory)? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if path.is_dir() {
-                if name != "target" {
-                    self.walk(&path, is_test || ["tests", "examples", "benches"].contains(&name.as_str()))?;
-                }
-            } else if name.ends_with(".rs") {
-                let lines = Lines::of(&std::fs::read_to_string(&path)?, is_test);
-                self.lines.add(lines);
-                self.files.push((path, lines));
-            }
+        for file in files.iter().filter(|file| file.starts_with(directory)) {
+            let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+            let lines = Lines::of(&text, repository::is_test(file));
+            part.lines.add(lines);
+            part.files.push((file.clone(), lines));
         }
-        Ok(())
+        Ok(part)
     }
 
     /// Counts by the first name below `src`.
@@ -126,20 +145,25 @@ impl Part {
 }
 
 /// Reads all parts that have Rust sources.
-fn parts() -> io::Result<Vec<Part>> {
+fn parts() -> Result<Vec<Part>, String> {
+    let (mut sources, mut manifests) = (repository::files()?, BTreeSet::new());
+    sources.retain(|file| {
+        if file.ends_with("Cargo.toml") {
+            manifests.insert(file.clone());
+        }
+        repository::is_kind(file, "rs")
+    });
     let mut parts = Vec::new();
     for source in SOURCES {
         let root = Path::new(source);
-        if root.join("Cargo.toml").is_file() && root.join("src").is_dir() {
-            parts.push(Part::read(source.into(), root)?);
+        if manifests.contains(&root.join("Cargo.toml")) && root.join("src").is_dir() {
+            parts.push(Part::read(source.into(), root, &sources)?);
             continue;
         }
-        let mut children =
-            std::fs::read_dir(root)?.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>()?;
-        children.sort();
-        for child in children.into_iter().filter(|child| child.join("Cargo.toml").is_file()) {
-            let name = child.strip_prefix("crates").unwrap_or(&child).display().to_string();
-            parts.push(Part::read(name, &child)?);
+        let children = manifests.iter().filter_map(|manifest| manifest.parent());
+        for child in children.filter(|child| child.parent() == Some(root)) {
+            let name = child.strip_prefix("crates").unwrap_or(child).display().to_string();
+            parts.push(Part::read(name, child, &sources)?);
         }
     }
     Ok(parts)
@@ -213,7 +237,7 @@ mod tests {
     use super::Lines;
 
     const FILE: &str = "//! A module.\nuse a::b;\n\n/* A block\n   of two lines. */\n#[inline(always)]\nfn f() {}\n\n\
-        #[cfg(test)]\nmod tests {\n    fn g() {\n    }\n}\n#[cfg(test)]\nuse c::d;\nfn h() {}\n";
+        #[cfg(test)]\nmod tests {\n    fn g() {\n    }\n}\n#[cfg(all(test, not(loom)))]\nuse c::d;\nfn h() {}\n";
 
     #[test]
     fn code_comments_and_tests_are_told_apart() {

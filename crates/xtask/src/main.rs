@@ -3,6 +3,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 mod boot;
+mod ceilings;
 mod check;
 mod ci;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -11,8 +12,12 @@ mod figures;
 mod lines;
 #[cfg(unix)]
 mod mutants;
+mod names;
+mod pages;
 mod pictures;
 mod prose;
+mod repository;
+mod rooms;
 
 /// Checks of the workspace beside its tests.
 #[derive(Parser)]
@@ -26,8 +31,8 @@ struct Args {
 enum Task {
     /// Builds and boots the kernel images under QEMU, and says which of them pass.
     Boot(boot::BootArgs),
-    /// Runs the checks that take a few minutes: formatting, spelling, prose, lints, unit tests of
-    /// the library.
+    /// Runs the checks that take a few minutes: formatting, spelling, prose, words of pages,
+    /// order of modules, names of types, lints, unit tests of the library.
     Check(check::CheckArgs),
     /// Runs the jobs of `.ci/jobs.toml`: those that each change has to pass, those that the change
     /// touches, or nightly ones in their turn.
@@ -37,6 +42,13 @@ enum Task {
     /// Counts words that make comments and documents hard to read; fails above the limits of a
     /// list.
     Prose(prose::ProseArgs),
+    /// Checks the order of modules: fails if files use each other, or if a module uses one that
+    /// comes after it in a list.
+    Rooms,
+    /// Counts the words of pages and of the whole; fails above the limits of a list.
+    Pages,
+    /// Counts type names that a crate defines more than once; fails above the limits of a list.
+    Names(names::NamesArgs),
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),
     /// Changes the library in small ways, and says which changes no test notices.
@@ -66,6 +78,9 @@ fn main() -> ExitCode {
         Task::Ci(args) => ci::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
+        Task::Rooms => rooms::run(),
+        Task::Pages => pages::run(),
+        Task::Names(args) => names::run(&args),
         Task::Lines(args) => lines::run(&args),
         #[cfg(unix)]
         Task::Mutants(args) => mutants::run(&args),

@@ -1,4 +1,5 @@
-/* The zoo: without arguments it lists its cases as `cargo xtask suite` reads them; else it runs one. */
+/* The zoo: without arguments it lists its cases as `cargo xtask suite` reads them; else it runs
+ * one. */
 #include "zoo.h"
 
 static struct {

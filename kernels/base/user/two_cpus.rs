@@ -119,7 +119,8 @@ fn shared(rounds: u64, seed: u64) {
     let begin = partner as extern "C" fn() -> ! as *const () as u64;
     let partner = must(call(abi::SPAWN, begin, STACKS + STACK_LEN, 0));
     let (mut together, mut round) = (0, 0);
-    // A host that is busy may run one emulated CPU at a time for a while: there are more rounds then.
+    // A host that is busy may run one emulated CPU at a time for a while: there are more rounds
+    // then.
     while round < rounds || together < rounds / 8 && round < 4 * rounds {
         let (old, new) = (value(seed, round, 0), value(seed, round, 1));
         let step = round * 4;

@@ -1,7 +1,8 @@
 # From the loader, at physical addresses, to the kernel in the cached window; the refill of the TLB.
 #
-# CSRs: 0x0 CRMD, 0x2 EUEN, 0x4 ECFG, 0xc EENTRY, 0x10 TLBIDX, 0x18 ASID, 0x1b PGD, 0x1c PWCL, 0x1d PWCH, 0x1e STLBPS,
-# 0x32 SAVE2, 0x88 TLBRENTRY, 0x89 TLBRBADV, 0x8b TLBRSAVE, 0x8c TLBRELO0, 0x8d TLBRELO1, 0x8e TLBREHI, 0x180 DMW0, 0x181 DMW1.
+# CSRs: 0x0 CRMD, 0x2 EUEN, 0x4 ECFG, 0xc EENTRY, 0x10 TLBIDX, 0x18 ASID, 0x1b PGD, 0x1c PWCL, 0x1d
+# PWCH, 0x1e STLBPS, 0x32 SAVE2, 0x88 TLBRENTRY, 0x89 TLBRBADV, 0x8b TLBRSAVE, 0x8c TLBRELO0, 0x8d
+# TLBRELO1, 0x8e TLBREHI, 0x180 DMW0, 0x181 DMW1.
 
 .macro csr number, value
     li.d $t0, \value
@@ -23,8 +24,8 @@ high:
     csr 0x2, 0                      # no floating point
     csr 0x4, 0                      # no interrupts, one vector
     csr 0x18, 0
-    # Pages of 16 KiB: bits 14 to 24 of an address count in a leaf table, 25 to 35 in directory 1, 36 to 46 in directory 3,
-    # whose place alone may be above 31.
+    # Pages of 16 KiB: bits 14 to 24 of an address count in a leaf table, 25 to 35 in directory 1,
+    # 36 to 46 in directory 3, whose place alone may be above 31.
     csr 0x1c, (14 | 11 << 5 | 25 << 10 | 11 << 15)
     csr 0x1d, (36 | 11 << 6)
     csr 0x1e, 14
@@ -39,9 +40,10 @@ high:
     la.pcrel $t0, kernel_main
     jirl $ra, $t0, 0
 
-# The refill: finds the pair of pages in the tree below PGD, with translation off. `LDDIR` goes on at physical address 0 where
-# an entry is empty, so each result is tested. The leaves are not loaded by `LDPTE`, which loses bits 48 to 63 (NX) on QEMU.
-# Their bits 9 to 13, the software's, stay out of the TLB.
+# The refill: finds the pair of pages in the tree below PGD, with translation off. `LDDIR` goes on
+# at physical address 0 where an entry is empty, so each result is tested. The leaves are not loaded
+# by `LDPTE`, which loses bits 48 to 63 (NX) on QEMU. Their bits 9 to 13, the software's, stay out
+# of the TLB.
 .macro refill name, test
     .balign 4096
     .globl \name

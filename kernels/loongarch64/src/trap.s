@@ -1,7 +1,9 @@
-# u64 enter_user(struct Registers *registers): runs the user until an exception. There are no interrupts.
+# u64 enter_user(struct Registers *registers): runs the user until an exception. There are no
+# interrupts.
 #
-# Registers: r0 to r31, then pc at 256 and the kernel's stack pointer at 264. SAVE0 (0x30) is where they are while the user
-# runs, SAVE1 (0x31) holds its stack pointer for a moment. CSRs: 0x1 PRMD, 0x6 ERA.
+# Registers: r0 to r31, then pc at 256 and the kernel's stack pointer at 264. SAVE0 (0x30) is where
+# they are while the user runs, SAVE1 (0x31) holds its stack pointer for a moment. CSRs: 0x1 PRMD,
+# 0x6 ERA.
 
 # What a function keeps.
 .macro kept op

@@ -13,8 +13,8 @@ start:
     li 3, 0                     # translation and interrupts off, vectors at 0
     mtmsr 3
     isync
-    # All block translations off, then memory at 0xc0000000 for instructions and data, devices at 0xd0000000 for data:
-    # 256 MiB each, for the supervisor alone.
+    # All block translations off, then memory at 0xc0000000 for instructions and data, devices at
+    # 0xd0000000 for data: 256 MiB each, for the supervisor alone.
     mtspr 528, 3
     mtspr 530, 3
     mtspr 532, 3

@@ -1,8 +1,9 @@
 # Exceptions: from the vectors, where translation is off, to the kernel.
 #
-# SPRG3 is the physical address of the registers of the task that runs: r0 to r31, then pc at 128, CR 132, LR 136,
-# CTR 140, XER 144, the kernel's stack pointer 148, and of the exception the vector 152, SRR1 156, DAR 160, DSISR 164;
-# floating-point registers from 168 on, then FPSCR at 424. Compilers copy memory by those registers, in the kernel as well.
+# SPRG3 is the physical address of the registers of the task that runs: r0 to r31, then pc at 128,
+# CR 132, LR 136, CTR 140, XER 144, the kernel's stack pointer 148, and of the exception the vector
+# 152, SRR1 156, DAR 160, DSISR 164; floating-point registers from 168 on, then FPSCR at 424.
+# Compilers copy memory by those registers, in the kernel as well.
 
 .macro vector number
     .org \number - 0x100
@@ -199,7 +200,8 @@ user_left:
     addi 1, 1, 96
     blr
 
-# probe_load(address, &mut value) and probe_store(address, value): 1, or 0 if the access is not allowed.
+# probe_load(address, &mut value) and probe_store(address, value): 1, or 0 if the access is not
+# allowed.
 .globl probe_load, probe_store, probe_load_at, probe_store_at, probe_failed
 probe_load:
 probe_load_at:

@@ -1,7 +1,8 @@
-/* The suite `cortenmm-like`: the five operations that the paper on CortenMM measures (SOSP 2025): a mapping that is made,
- * made and touched, touched, removed with its pages, and removed untouched. Four threads on one CPU take turns after each
- * request of four pages. With low contention the requests of each thread have tables of their own, 2 MiB and more from
- * those of others; with high contention requests of all threads lie side by side, and share tables and areas. There is one
+/* The suite `cortenmm-like`: the five operations that the paper on CortenMM measures (SOSP 2025): a
+ * mapping that is made, made and touched, touched, removed with its pages, and removed untouched.
+ * Four threads on one CPU take turns after each request of four pages. With low contention the
+ * requests of each thread have tables of their own, 2 MiB and more from those of others; with high
+ * contention requests of all threads lie side by side, and share tables and areas. There is one
  * CPU, so that no lock is waited for: no result of this suite is one of the paper's. */
 #include "suite.h"
 

@@ -1,9 +1,11 @@
-/* The suite `cpus`: threads of one process on all CPUs, one on each, take pages away from each other's TLBs. It counts events,
- * by the kernel's own counters: no time, as one processor of the host plays all CPUs. `tlb_flush1` to `tlb_flush3` are those of
- * will-it-scale-like and `munmap-low` and `munmap-high` those of cortenmm-like, with as many threads as there are CPUs, which
- * `cpus=N` on the command line says. For each round of a case, behind the warm-up:
+/* The suite `cpus`: threads of one process on all CPUs, one on each, take pages away from each
+ * other's TLBs. It counts events, by the kernel's own counters: no time, as one processor of the
+ * host plays all CPUs. `tlb_flush1` to `tlb_flush3` are those of will-it-scale-like and
+ * `munmap-low` and `munmap-high` those of cortenmm-like, with as many threads as there are CPUs,
+ * which `cpus=N` on the command line says. For each round of a case, behind the warm-up:
  *
- *   COUNT NAME ROUND KEY NUMBER                             how much a counter of the kernel has grown */
+ *   COUNT NAME ROUND KEY NUMBER                             how much a counter of the kernel has
+ *                                                           grown */
 #define _GNU_SOURCE
 #include <termios.h>
 
@@ -21,7 +23,8 @@ enum { MOST_CPUS = 8, REQUESTS = 512, PAGES = 4, BYTES = 65536 };
 /* Ticks of both kernels come more often: flushes that were left to a CPU have been made up for. */
 #define NANOSECONDS_OF_TICKS 12000000
 
-/* Counters of Linux, and the library's kernel's: the file, how a line begins, the key that is printed. */
+/* Counters of Linux, and the library's kernel's: the file, how a line begins, the key that is
+ * printed. */
 static const struct counter_of {
     const char *file, *line, *key;
 } counters[] = {
@@ -95,7 +98,8 @@ static void finish(void) {
     round_number = measured->warms_up ? 0 : round_number + 1;
 }
 
-/* Threads of which each has a CPU. They wait for each other in user mode, so that all CPUs run in the space. */
+/* Threads of which each has a CPU. They wait for each other in user mode, so that all CPUs run in
+ * the space. */
 static struct {
     void (*work)(long thread);
     char *memory;
@@ -126,7 +130,8 @@ static void *other(void *argument) {
     return 0;
 }
 
-/* Each thread does the work, with threads on all CPUs; or the first one alone, and the others look on. */
+/* Each thread does the work, with threads on all CPUs; or the first one alone, and the others look
+ * on. */
 static void on_all(void (*work)(long thread), int together) {
     pthread_t threads[MOST_CPUS];
     shared.work = together ? work : 0;

@@ -1,6 +1,7 @@
-/* The suite `lmbench-like`: written anew after the descriptions of lmbench's `lat_proc`, `lat_pagefault` and `lat_mmap`
- * (McVoy and Staelin, "lmbench: portable tools for performance analysis", USENIX 1996, and the tools' manual pages). The
- * operations are those; what is counted, and how, is not: no result of this suite is one of lmbench's. */
+/* The suite `lmbench-like`: written anew after the descriptions of lmbench's `lat_proc`,
+ * `lat_pagefault` and `lat_mmap` (McVoy and Staelin, "lmbench: portable tools for performance
+ * analysis", USENIX 1996, and the tools' manual pages). The operations are those; what is counted,
+ * and how, is not: no result of this suite is one of lmbench's. */
 #include "suite.h"
 
 #define FILE_SIZE (8 * MIB)

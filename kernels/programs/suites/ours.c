@@ -1,4 +1,5 @@
-/* The suite `ours`: the cost of each call about memory, and of each kind of page fault (docs/suites.md). */
+/* The suite `ours`: the cost of each call about memory, and of each kind of page fault
+ * (docs/suites.md). */
 #include "suite.h"
 
 /* Faults and unmapping. */
@@ -330,7 +331,8 @@ static long fork_areas(void) {
 
 /* Moves. */
 
-/* 4 MiB that were written move to and fro; the places are so many bytes behind multiples of SPAN. */
+/* 4 MiB that were written move to and fro; the places are so many bytes behind multiples of
+ * SPAN. */
 static long move(size_t from, size_t to, int times) {
     size_t size = 4 * MIB;
     char *places = place(16 * MIB), *ways[2] = {places + from, places + 8 * MIB + to};

@@ -1,9 +1,11 @@
-/* Common parts of suites of cases (docs/suites.md). A suite is a static program for process 1. Its cases are functions: each runs
- * one round, brackets its operations by begin() and end(), and returns their number. Each case runs once to warm up, and
- * then ROUNDS times. The results are printed at the end, when nothing is measured any more:
+/* Common parts of suites of cases (docs/suites.md). A suite is a static program for process 1. Its
+ * cases are functions: each runs one round, brackets its operations by begin() and end(), and
+ * returns their number. Each case runs once to warm up, and then ROUNDS times. The results are
+ * printed at the end, when nothing is measured any more:
  *
  *   CASES NUMBER                                                          how many lines follow
- *   CASE INDEX NAME UNIT spans N operations N tables N counts N N N       counts of the time-stamp counter, for each round
+ *   CASE INDEX NAME UNIT spans N operations N tables N counts N N N       counts of the time-stamp
+ *                                                                         counter, for each round
  *   LEFT NAME REASON                                                      a case that could not run
  *
  * The words `cases=NAME,NAME` and `rounds=N` of the kernel's command line run a part of them. */
@@ -125,7 +127,8 @@ static inline char *anonymous(void *at, size_t size) {
     return map_at(at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
-/* A free place that begins at a multiple of SPAN: Linux 6.1 chooses none by itself, and has no large pages at its ends. */
+/* A free place that begins at a multiple of SPAN: Linux 6.1 chooses none by itself, and has no
+ * large pages at its ends. */
 static inline char *place(size_t size) {
     char *memory = map_at(0, size + SPAN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     munmap(memory, size + SPAN);

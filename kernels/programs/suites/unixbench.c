@@ -1,5 +1,6 @@
-/* The suite `unixbench-like`: process creation (`spawn`) and `execl` as UnixBench's documents describe them. The original
- * counts loops in a time; here the instructions of a loop are counted: no result of this suite is one of UnixBench's. */
+/* The suite `unixbench-like`: process creation (`spawn`) and `execl` as UnixBench's documents
+ * describe them. The original counts loops in a time; here the instructions of a loop are counted:
+ * no result of this suite is one of UnixBench's. */
 #include "suite.h"
 
 /* A process is made and ends, and its parent waits. */

@@ -1,6 +1,7 @@
-/* The suite `will-it-scale-like`: one process on one CPU does what the descriptions of will-it-scale's test cases say
- * (github.com/antonblanchard/will-it-scale). Files and memory are 16 MiB, not 128 MiB, but where nothing is touched, so that
- * a round is short. Where the original has processes on all CPUs, there is one: no result of this suite is one of its. */
+/* The suite `will-it-scale-like`: one process on one CPU does what the descriptions of
+ * will-it-scale's test cases say (github.com/antonblanchard/will-it-scale). Files and memory are 16
+ * MiB, not 128 MiB, but where nothing is touched, so that a round is short. Where the original has
+ * processes on all CPUs, there is one: no result of this suite is one of its. */
 #include "suite.h"
 
 #define SIZE (16 * MIB)

@@ -1,11 +1,12 @@
-/* Process 1 of kernels/verdicts, on Linux and on the kernel here: runs the tests of /tests.list, one after the other, and
- * prints how each one ended. A line of the list is
+/* Process 1 of kernels/verdicts, on Linux and on the kernel here: runs the tests of /tests.list,
+ * one after the other, and prints how each one ended. A line of the list is
  *
  *   NAME SECONDS USER SKIPPED COMMAND [ARGUMENT...]
  *
- * where SKIPPED is a word that a test prints which did not run after all; - for none. Tests see a fresh /proc, /dev,
- * /dev/shm and /tmp; where there is a directory /huge, also large pages and a file system of them, if the kernel has any.
- * What tests print is thrown away; with show=1 on the kernel's command line it is printed.
+ * where SKIPPED is a word that a test prints which did not run after all; - for none. Tests see a
+ * fresh /proc, /dev, /dev/shm and /tmp; where there is a directory /huge, also large pages and a
+ * file system of them, if the kernel has any. What tests print is thrown away; with show=1 on the
+ * kernel's command line it is printed.
  *
  *   VERDICT NAME exit STATUS | signal NUMBER | late | skipped | no-user
  *   VERDICTS NUMBER                                             the last line
@@ -77,8 +78,8 @@ static time_t now(void) {
     return at.tv_sec;
 }
 
-/* Waits for a test, and for no longer than it may take. Processes that it has left are reaped on the way. Returns whether
- * it ended by itself. */
+/* Waits for a test, and for no longer than it may take. Processes that it has left are reaped on
+ * the way. Returns whether it ended by itself. */
 static int ends(pid_t test, int *status, int seconds) {
     struct timespec while_it_runs = {0, 10000000};
     time_t end = now() + seconds;

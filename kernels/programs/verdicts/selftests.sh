@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # it is a part of kernels/verdicts
-# The tests of memory that come with Linux 6.1 (tools/testing/selftests/vm), with the arguments of their own script.
+# The tests of memory that come with Linux 6.1 (tools/testing/selftests/vm), with the arguments of
+# their own script.
 
 title="Linux's tests of memory"
 # As that script has it: 4 is a test that was skipped, all others are failures.

@@ -1,8 +1,10 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # it is a part of kernels/verdicts
-# stress-ng of Debian, a dynamic program, with --verify: its stressors of memory and of processes, a few rounds of each.
+# stress-ng of Debian, a dynamic program, with --verify: its stressors of memory and of processes, a
+# few rounds of each.
 
 title="stress-ng --verify"
-# 3 is for a lack of memory or files, 4 for calls that the kernel does not have, 5 for a stressor that a signal ended.
+# 3 is for a lack of memory or files, 4 for calls that the kernel does not have, 5 for a stressor
+# that a signal ended.
 statuses="0=pass 1=fail 2=fail 3=no-resource 4=not-implemented 5=signaled 7=untrusted"
 
 prepare() {

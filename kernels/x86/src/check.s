@@ -1,7 +1,8 @@
-# Goes on at `checked`, in the image, if the CPU has what the image needs (bits of what `cpuid` says: `features` of leaf 1,
-# `extended` of leaf 0x80000001) and the image's last bytes are memory: the loader has cleared them. If not, says so on
-# the first serial port and ends the machine. 32-bit protected mode, paging off. Changes eax, ecx, edx, esi, edi. The
-# image's link script sets the physical addresses. `complain` prints the text at the physical address in esi and ends.
+# Goes on at `checked`, in the image, if the CPU has what the image needs (bits of what `cpuid`
+# says: `features` of leaf 1, `extended` of leaf 0x80000001) and the image's last bytes are memory:
+# the loader has cleared them. If not, says so on the first serial port and ends the machine. 32-bit
+# protected mode, paging off. Changes eax, ecx, edx, esi, edi. The image's link script sets the
+# physical addresses. `complain` prints the text at the physical address in esi and ends.
 .section .boot,"ax",@progbits
 .globl check, complain
 check:

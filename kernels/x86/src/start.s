@@ -9,9 +9,10 @@
 .quad pvh_start_physical
 .endm
 
-# Maps the low 4 GiB by 2 MiB pages, reached twice: as the direct map at 0xffff800000000000 (slot 256), where the image is
-# linked, and where they are (slot 0), for the few instructions until the jump there. One third-level table serves both.
-# The tables are in zeroed .bss. Changes eax, ecx and edi.
+# Maps the low 4 GiB by 2 MiB pages, reached twice: as the direct map at 0xffff800000000000 (slot
+# 256), where the image is linked, and where they are (slot 0), for the few instructions until the
+# jump there. One third-level table serves both. The tables are in zeroed .bss. Changes eax, ecx and
+# edi.
 .macro MAP_LOW
     mov eax, offset boot_upper_physical
     or eax, 3
@@ -34,8 +35,9 @@
     loop 1b
 .endm
 
-# Where another CPU begins, copied to physical 0x8000: real mode. Goes on at `enter` with its number, which lies behind
-# the code, in ebp. `code` is a segment of 32-bit code in boot_gdt, which ends at `limit`.
+# Where another CPU begins, copied to physical 0x8000: real mode. Goes on at `enter` with its
+# number, which lies behind the code, in ebp. `code` is a segment of 32-bit code in boot_gdt, which
+# ends at `limit`.
 .macro TRAMPOLINE code, limit, enter
 .code16
 .globl trampoline, trampoline_end, trampoline_cpu

@@ -1,7 +1,8 @@
 # The stubs of vectors, as a macro for images on PCs.
 
-# One 16-byte stub for each of so many vectors: pushes a zero where the CPU pushes no error code, pushes the vector, goes
-# on at trap_common. The stub of the vector `call` pushes eax, the number of a system call.
+# One 16-byte stub for each of so many vectors: pushes a zero where the CPU pushes no error code,
+# pushes the vector, goes on at trap_common. The stub of the vector `call` pushes eax, the number of
+# a system call.
 .macro STUBS count, call=-1
 .balign 16
 .globl trap_stubs

@@ -40,9 +40,9 @@ pub unsafe extern "C" fn pt_tree_take_dirty(
     })
 }
 
-/// Takes `PT_ATTR_WRITE` from all pages in the `bytes` from `va` on, and calls `visit`, unless it is
-/// NULL, for each that had it, in order, with its former attributes. Each write to them faults when
-/// it returns. The handler notes the page, and allows writes again with `pt_tree_protect`.
+/// Takes `PT_ATTR_WRITE` from all pages in the `bytes` from `va` on, and calls `visit`, unless it
+/// is NULL, for each that had it, in order, with its former attributes. Each write to them faults
+/// when it returns. The handler notes the page, and allows writes again with `pt_tree_protect`.
 ///
 /// A large page that lies partly in the range is split first. Afterwards those in the range are
 /// split into entries of tables of `largest` or lower, as `pt_tree_take_dirty` does.
@@ -67,8 +67,8 @@ pub unsafe extern "C" fn pt_tree_write_protect(
     })
 }
 
-/// Takes `PT_ATTR_ACCESSED` from all pages in the `bytes` from `va` on, and calls `visit`, unless it
-/// is NULL, for each that had it, in order, with its former attributes. The next call tells the
+/// Takes `PT_ATTR_ACCESSED` from all pages in the `bytes` from `va` on, and calls `visit`, unless
+/// it is NULL, for each that had it, in order, with its former attributes. The next call tells the
 /// pages that are used after this one. Large pages stay as they are, and are told as a whole.
 ///
 /// AArch64 and RISC-V: where the MMU leaves the bit to software, the first use faults, and the

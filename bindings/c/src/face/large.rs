@@ -157,8 +157,8 @@ pub unsafe extern "C" fn pt_tree_split(
 ///
 /// Fails, without a change, with `PT_ERROR_DIFFERS` if the pages are not mapped like that,
 /// `PT_ERROR_FOREIGN` if one of the frames came from `pt_page_alloc`, `PT_ERROR_RANGE` for an
-/// address that is not aligned to the size, `PT_ERROR_ARGUMENT` if there are no pages of that level,
-/// and `PT_ERROR_NO_MEMORY`: a table is reserved for the time when it is split.
+/// address that is not aligned to the size, `PT_ERROR_ARGUMENT` if there are no pages of that
+/// level, and `PT_ERROR_NO_MEMORY`: a table is reserved for the time when it is split.
 ///
 /// # Safety
 ///

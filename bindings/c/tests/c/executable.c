@@ -60,8 +60,8 @@ int main(void) {
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | W | X | U), FIRST + PAGE, 0, 0);
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | U), FIRST + PAGE, 0, 0);
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | X | U), FIRST + PAGE, 1, data);
-    /* Code of the kernel's own, which programs may execute; a page for execution alone, where there are
-     * such pages. */
+    /* Code of the kernel's own, which programs may execute; a page for execution alone, where there
+     * are such pages. */
     TELLS(pt_tree_map_range(&tree, &cpu, 2 * FIRST, 3 * PAGE, DEVICE, R | X | U), 2 * FIRST + 2 * PAGE, 3,
           DEVICE + 2 * PAGE);
     uint64_t only = 2 * FIRST + 8 * PAGE;

@@ -1,5 +1,5 @@
-/* Uses 100 chunks of 2 MiB, every fourth page, and gives them back in pieces of 64 KiB. Mended: gives
- * back whole chunks. */
+/* Uses 100 chunks of 2 MiB, every fourth page, and gives them back in pieces of 64 KiB. Mended:
+ * gives back whole chunks. */
 #include "programs.h"
 
 #define CHUNKS 100

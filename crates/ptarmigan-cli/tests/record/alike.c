@@ -79,7 +79,8 @@ static void make_calls(void) {
     for (int n = 0; n < THREADS; n++) pthread_join(threads[n], NULL);
 }
 
-/* Memory that is only read, that is written, and that is given up in between; then a fork of a fork. */
+/* Memory that is only read, that is written, and that is given up in between; then a fork of a
+ * fork. */
 static void read_and_fork(void) {
     enum { SPAN = 512, SPANS = 32 };
     /* Far from each other, the areas are not joined. */

@@ -1,4 +1,5 @@
-// A program that is hard to attach to. It does what its argument says, until its standard input ends.
+// A program that is hard to attach to. It does what its argument says, until its standard input
+// ends.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

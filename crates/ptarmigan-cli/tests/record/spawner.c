@@ -1,5 +1,5 @@
-/* A service of 64 MiB whose four threads map memory and start programs by posix_spawn, each tenth by fork, all the
-   time. Answers each line with the number of programs so far. */
+/* A service of 64 MiB whose four threads map memory and start programs by posix_spawn, each tenth
+   by fork, all the time. Answers each line with the number of programs so far. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <spawn.h>

@@ -449,8 +449,8 @@ impl Rounding {
 }
 
 impl Trace {
-    /// Rounds the trace to pages of 2^`shift` bytes, if these are larger than recorded ones. Returns
-    /// their size in bytes then.
+    /// Rounds the trace to pages of 2^`shift` bytes, if these are larger than recorded ones.
+    /// Returns their size in bytes then.
     pub fn round(&mut self, shift: u32) -> Option<u64> {
         if shift <= PAGE {
             return None;

@@ -40,8 +40,8 @@ impl<'s, F: Format, T> WalkingMmu<'s, F, T> {
 impl<F: Format, T: MmuTraits> ReplayMmu for WalkingMmu<'_, F, T> {}
 
 // SAFETY: 1. to 4., 6. and 7. every call goes to a sanitizer's models, which do so, or there is no
-// MMU, so that no translation is ever cached. 5. the constants are those of the models; of no MMU, any
-// are true.
+// MMU, so that no translation is ever cached. 5. the constants are those of the models; of no MMU,
+// any are true.
 unsafe impl<F: Format, T: MmuTraits> Mmu for WalkingMmu<'_, F, T> {
     const FORMATS: Formats = Formats::of::<F>();
     const BROADCASTS: bool = T::BROADCASTS;

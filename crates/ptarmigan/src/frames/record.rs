@@ -10,8 +10,8 @@ use crate::sync::atomic::{
 const LOCKED: u8 = 1 << 7;
 /// The bit of `order` that says that entries have been added without being counted in `live`.
 const UNCOUNTED: u8 = 1 << 6;
-/// The bit of `order` that says that a leaf table has one entry, and `live` which. Its line is not in
-/// the map.
+/// The bit of `order` that says that a leaf table has one entry, and `live` which. Its line is not
+/// in the map.
 const SOLE: u8 = 1 << 5;
 
 /// References from which on a count sticks.
@@ -157,8 +157,8 @@ impl FrameMeta {
     }
 
     /// `n` entries come to a leaf table whose number of entries is known; lines of its map have
-    /// `1 << shift` entries. The number is not known any more if there was an only entry. The caller
-    /// has the tree for itself, or holds the table's lock.
+    /// `1 << shift` entries. The number is not known any more if there was an only entry. The
+    /// caller has the tree for itself, or holds the table's lock.
     #[inline(always)]
     pub(crate) fn add_live(&self, n: u16, shift: u32) {
         if self.sole().is_some() {

@@ -197,8 +197,8 @@ fn changed_meanwhile<F: Format>(
     }
 }
 
-/// Changes the large page `raw` at `index` of `node`; see [`Tables::change`]. If that needs a break,
-/// `break_off(gather, table, index, address)` is called.
+/// Changes the large page `raw` at `index` of `node`; see [`Tables::change`]. If that needs a
+/// break, `break_off(gather, table, index, address)` is called.
 #[cold]
 #[inline(never)]
 fn change_large<F: Format, M: Machine, const GAINS: bool>(

@@ -41,8 +41,8 @@ pub extern "C" fn ptsan_queue_range(
     queue("ptsan_queue_range", san, device, Flush { leaf_only, ..Flush::range(space, start, end, stride) })
 }
 
-/// Tells that an invalidation of a range that names the level of its pages was put into the queue of
-/// a device (SMMUv3 commands with TTL): see `ptsan_queue_range` and `ptsan_flush_level`.
+/// Tells that an invalidation of a range that names the level of its pages was put into the queue
+/// of a device (SMMUv3 commands with TTL): see `ptsan_queue_range` and `ptsan_flush_level`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_queue_level(
     san: *mut Ptsan,

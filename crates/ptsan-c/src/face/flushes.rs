@@ -48,9 +48,9 @@ pub extern "C" fn ptsan_flush_every_space(
     flush("ptsan_flush_every_space", san, cpu, Flush { target, leaf_only, ..Flush::all() })
 }
 
-/// Tells that the CPU invalidates by address in a space, as `ptsan_flush_range`, and names the level
-/// whose entries map the pages, counted from the leaves (AArch64 with FEAT_TTL): pages of level 0
-/// are the smallest. The flush drops no page of another level and no table.
+/// Tells that the CPU invalidates by address in a space, as `ptsan_flush_range`, and names the
+/// level whose entries map the pages, counted from the leaves (AArch64 with FEAT_TTL): pages of
+/// level 0 are the smallest. The flush drops no page of another level and no table.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_flush_level(
     san: *mut Ptsan,
@@ -64,8 +64,8 @@ pub extern "C" fn ptsan_flush_level(
     flush("ptsan_flush_level", san, cpu, Flush::range(space, start, end, stride).level(level))
 }
 
-/// Tells that the CPU invalidates by address in every space, as `ptsan_flush_every_space`, and names
-/// the level of the pages, as `ptsan_flush_level`.
+/// Tells that the CPU invalidates by address in every space, as `ptsan_flush_every_space`, and
+/// names the level of the pages, as `ptsan_flush_level`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_flush_every_space_level(
     san: *mut Ptsan,

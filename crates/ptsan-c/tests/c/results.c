@@ -375,7 +375,8 @@ static void two_stages(void) {
     }
 }
 
-/* Maps a page at 0xffff000000003000 in tables from frame 6 on, which are the upper tree of CPU 0. */
+/* Maps a page at 0xffff000000003000 in tables from frame 6 on, which are the upper tree of
+ * CPU 0. */
 static void prepare_both(void) {
     prepare_for((ptsan_options){.arch = PTSAN_ARCH_AARCH64_4K, .flags = PTSAN_FLAG_BOTH_TREES});
     for (int level = 0; level < 4; level++) {

@@ -1,4 +1,5 @@
-/* pgtable.c of KVM for arm64: its allocator, the instructions, and tests of both kinds of tables. */
+/* pgtable.c of KVM for arm64: its allocator, the instructions, and tests of both kinds of
+ * tables. */
 #include "../stores.h"
 #define dsb linux_dsb
 #include <asm/kvm_pgtable.h>

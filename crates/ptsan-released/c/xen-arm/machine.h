@@ -1,5 +1,5 @@
-/* The machine that p2m.c runs on: frames, registers, TLB. For guest.c, which sees Xen's headers, and
- * for test.c, which sees those of the host. */
+/* The machine that p2m.c runs on: frames, registers, TLB. For guest.c, which sees Xen's headers,
+ * and for test.c, which sees those of the host. */
 #ifndef MACHINE_H
 #define MACHINE_H
 

@@ -1,6 +1,7 @@
 //! Copies the workspace, compiles mutants into the copy, and builds its tests.
 use super::judge::Executable;
 use super::source::{Mutant, switch, switched};
+use crate::repository;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,7 +14,7 @@ const ROOT: &str = "crates/ptarmigan/src/lib.rs";
 /// Packages with tests of the library.
 const PACKAGES: [&str; 3] = ["ptarmigan", "ptarmigan-tests", "ptarmigan-ptsan-tests"];
 /// Tests that read sources and run no code of the library.
-const OF_SOURCES: [&str; 2] = ["mistakes", "rooms"];
+const OF_SOURCES: [&str; 1] = ["mistakes"];
 
 /// A copy of the workspace, with its own artefacts.
 pub struct Copy {
@@ -26,22 +27,14 @@ impl Copy {
     /// that are the same stay as old as they are, so that cargo does not build them again.
     pub fn new(place: &Path, sources: &BTreeMap<String, String>) -> Result<Self, String> {
         let copy = Copy { tree: place.join("tree"), target: place.join("target") };
-        let listed = Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-            .output()
-            .map_err(|e| format!("git ls-files: {e}"))?;
-        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         let mut kept = BTreeSet::new();
-        for name in listed.split('\0').filter(|name| !name.is_empty()) {
-            let (from, to) = (Path::new(name), copy.tree.join(name));
-            if !from.is_file() {
-                continue;
-            }
+        for from in repository::files()? {
+            let (name, to) = (from.display().to_string(), copy.tree.join(&from));
             kept.insert(to.clone());
-            if sources.contains_key(name) || name == ROOT {
+            if sources.contains_key(&name) || name == ROOT {
                 continue;
             }
-            put(&to, &fs::read(from).map_err(|e| format!("{name}: {e}"))?)
+            put(&to, &fs::read(&from).map_err(|e| format!("{name}: {e}"))?)
                 .map_err(|e| format!("{name}: {e}"))?;
         }
         remove_others(&copy.tree, &kept).map_err(|e| format!("{}: {e}", copy.tree.display()))?;

@@ -57,8 +57,8 @@ const LIST: &str = "crates/xtask/lists/mutants.list";
 /// The copy, its artefacts, and the file of states.
 const PLACE: &str = "target/mutants";
 
-/// Runs `cargo xtask mutants`. The exit status is 1 if a mutant survives that is not in the list, or
-/// is undecided, and 2 without a run.
+/// Runs `cargo xtask mutants`. The exit status is 1 if a mutant survives that is not in the list,
+/// or is undecided, and 2 without a run.
 pub fn run(args: &MutantsArgs) -> ExitCode {
     match tried(args) {
         Ok(report) => report.print(args.seed),

@@ -1,11 +1,13 @@
 //! Counts words of the comments and documents that make them hard to read, and fails above a limit.
+//! Fails if a line of theirs is wider than 100 columns.
 mod list;
 mod text;
+mod width;
 
+use crate::repository;
 use clap::Args;
 use list::{Limit, List, Part};
 use std::{
-    io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -50,10 +52,16 @@ pub fn run(args: &ProseArgs) -> ExitCode {
             };
             list.parts = args.paths.iter().map(part).collect();
         }
-        let counted = list.parts.iter().map(|part| count(part, &list)).collect::<Result<Vec<_>, _>>()?;
-        Ok((list, counted))
+        let files = repository::files()?;
+        let counted = list.parts.iter().map(|part| count(part, &files, &list));
+        let counted = counted.collect::<Result<Vec<_>, _>>()?;
+        let wide =
+            width::failures(files.iter().filter(|file| {
+                args.paths.is_empty() || args.paths.iter().any(|path| file.starts_with(path))
+            }))?;
+        Ok((list, counted, wide))
     });
-    let (list, counted) = match counted {
+    let (list, counted, wide) = match counted {
         Ok(counted) => counted,
         Err(err) => {
             eprintln!("cargo xtask prose: {err}");
@@ -65,7 +73,8 @@ pub fn run(args: &ProseArgs) -> ExitCode {
     } else {
         print(&list, &counted);
     }
-    let mut failed = false;
+    let mut failed = !wide.is_empty();
+    wide.iter().for_each(|failure| eprintln!("FAILED: {failure}"));
     for (part, counted) in list.parts.iter().zip(&counted).filter(|(part, _)| part.gated) {
         for failure in failures(part, counted, &list) {
             failed = true;
@@ -84,20 +93,24 @@ pub fn run(args: &ProseArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Counts the words of `part`.
-fn count(part: &Part, list: &List) -> Result<Counted, String> {
-    let mut files = Vec::new();
-    for path in &part.paths {
-        collect(path, &mut files).map_err(|err| format!("{}: {err}", path.display()))?;
-    }
+/// Counts the words of `part`, of the Rust sources and documents among `files`.
+fn count(part: &Part, files: &[PathBuf], list: &List) -> Result<Counted, String> {
     let mut counted = Counted {
         hits: vec![0; list.limits.len()],
         places: vec![Vec::new(); list.limits.len()],
         ..Counted::default()
     };
-    for file in files {
-        let source = std::fs::read_to_string(&file).map_err(|err| format!("{}: {err}", file.display()))?;
-        add(&mut counted, &file, &source, list);
+    for path in &part.paths {
+        let is_prose =
+            |file: &Path| file == path || repository::is_kind(file, "rs") || repository::is_kind(file, "md");
+        let mut below = files.iter().filter(|file| file.starts_with(path) && is_prose(file)).peekable();
+        if below.peek().is_none() {
+            return Err(format!("{}: no source or document of the repository", path.display()));
+        }
+        for file in below {
+            let source = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+            add(&mut counted, file, &source, list);
+        }
     }
     Ok(counted)
 }
@@ -121,26 +134,6 @@ fn add(counted: &mut Counted, file: &Path, source: &str, list: &List) {
     if let Some((at, word)) = opening.filter(|(_, word)| list.first.contains(word)) {
         counted.openings.push(format!("{}:{}: begins with “{word}”", file.display(), lines[*at].number));
     }
-}
-
-/// Adds the Rust sources and documents under `path`, in order.
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    if path.is_file() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let mut entries =
-        std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    entries.sort();
-    for entry in entries {
-        let known = entry.extension().is_some_and(|extension| extension == "rs" || extension == "md");
-        let hidden =
-            entry.file_name().is_some_and(|name| name == "target" || name.as_encoded_bytes()[0] == b'.');
-        if (entry.is_dir() || known) && !hidden {
-            collect(&entry, files)?;
-        }
-    }
-    Ok(())
 }
 
 /// Returns a count in 10,000 words, rounded up so that a limit is exact.

@@ -1,7 +1,7 @@
 //! Takes the words of comments and documents apart, each with its line.
 
 /// A line of prose.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The line of the file, from 1.
     pub number: usize,
@@ -9,6 +9,8 @@ pub struct Line {
     pub text: String,
     /// Whether this is part of the documentation of a module (`//!`).
     pub module: bool,
+    /// Whether the line of the file begins with it, apart from white space.
+    pub alone: bool,
 }
 
 /// Returns the comments of the Rust source `source`, line by line, without the source of examples.
@@ -30,10 +32,12 @@ pub fn comments(source: &str) -> Vec<Line> {
             at += 1;
             continue;
         };
+        let mut alone = source[..at].rsplit('\n').next().is_none_or(|before| before.trim().is_empty());
         for text in source[at..end].split('\n') {
             let module = text.starts_with("//!");
             let text = text.trim().trim_start_matches(['/', '!', '*']).trim_end_matches("*/");
-            lines.push(Line { number, text: text.to_owned(), module });
+            lines.push(Line { number, text: text.to_owned(), module, alone });
+            alone = true;
             number += 1;
         }
         number -= 1;
@@ -46,8 +50,20 @@ pub fn comments(source: &str) -> Vec<Line> {
 pub fn document(source: &str) -> Vec<Line> {
     let lines = source.lines().enumerate();
     without_fences(
-        lines.map(|(at, text)| Line { number: at + 1, text: text.to_owned(), module: false }).collect(),
+        lines
+            .map(|(at, text)| Line { number: at + 1, text: text.to_owned(), module: false, alone: true })
+            .collect(),
     )
+}
+
+/// Returns the comments of a script or list that begin with `#`, on lines of their own.
+pub fn hash_comments(source: &str) -> Vec<Line> {
+    let lines = source.lines().enumerate().filter_map(|(at, line)| {
+        let text = line.trim_start().strip_prefix('#')?;
+        let is_comment = text.is_empty() || text.starts_with(' ');
+        is_comment.then(|| Line { number: at + 1, text: text.to_owned(), module: false, alone: true })
+    });
+    lines.collect()
 }
 
 /// Returns the words of `lines` in lower case, each with the index of its line. Code between

@@ -1,5 +1,5 @@
-// Entry: EL1, MMU off, at physical addresses. The first CPU comes from the loader, the others from the firmware with
-// their CPU number in x0.
+// Entry: EL1, MMU off, at physical addresses. The first CPU comes from the loader, the others from
+// the firmware with their CPU number in x0.
 
 .section .boot,"ax",@progbits
 .globl start
@@ -18,8 +18,8 @@ start_other:
     msr ttbr1_el1, x0
     ldr x0, ={mair}                 // memory types as the library's formats have them
     msr mair_el1, x0
-    // TCR_EL1: 48 bits each (T0SZ, T1SZ), walks write-back and inner shareable, granule 4 KiB, the ASID in TTBR0, of 16
-    // bits if there are.
+    // TCR_EL1: 48 bits each (T0SZ, T1SZ), walks write-back and inner shareable, granule 4 KiB, the
+    // ASID in TTBR0, of 16 bits if there are.
     ldr x0, =(16 | 1 << 8 | 1 << 10 | 3 << 12 | 16 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30)
     mrs x1, id_aa64mmfr0_el1
     ubfx x2, x1, #4, #4

@@ -1,5 +1,6 @@
-// The tables that a kernel boots on. Entry 0 of the root leads to blocks of 1 GiB: devices, which are not executable, and
-// memory. Global, accessed, not the user's. `empty_root` is a root of the user's half that maps nothing.
+// The tables that a kernel boots on. Entry 0 of the root leads to blocks of 1 GiB: devices, which
+// are not executable, and memory. Global, accessed, not the user's. `empty_root` is a root of the
+// user's half that maps nothing.
 .section .data
 .balign 4096
 .globl boot_root

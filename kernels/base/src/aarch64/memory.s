@@ -1,6 +1,7 @@
-// void *memcpy(void *to, const void *from, size_t bytes), and memset: those of `compiler_builtins` copy eight bytes at a
-// time, and single ones where the two are not aligned alike. Memory is mapped as normal memory by now, where accesses need
-// not be aligned. Traps save all registers of programs (`trap.s`), so that vector registers are free.
+// void *memcpy(void *to, const void *from, size_t bytes), and memset: those of `compiler_builtins`
+// copy eight bytes at a time, and single ones where the two are not aligned alike. Memory is mapped
+// as normal memory by now, where accesses need not be aligned. Traps save all registers of programs
+// (`trap.s`), so that vector registers are free.
 //
 // What is left at an end is done once more from that end: pieces may overlap.
 

@@ -1,5 +1,5 @@
-// u64 enter_user(struct Registers *registers): runs the user from its registers until an exception; returns 0 for a
-// synchronous one, 1 for an interrupt. Interrupts are masked before, and after.
+// u64 enter_user(struct Registers *registers): runs the user from its registers until an exception;
+// returns 0 for a synchronous one, 1 for an interrupt. Interrupts are masked before, and after.
 //
 // Registers: x0 to x30, sp, pc, spsr, fpcr, fpsr, and q0 to q31 at 288.
 

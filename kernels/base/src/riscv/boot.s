@@ -1,4 +1,5 @@
-# Entry from OpenSBI: supervisor mode, paging off, a0 = hart, a1 = device tree (boot hart) or CPU number (others).
+# Entry from OpenSBI: supervisor mode, paging off, a0 = hart, a1 = device tree (boot hart) or CPU
+# number (others).
 
 .section .boot,"ax",@progbits
 .globl start
@@ -14,8 +15,9 @@ start:
     amoswap.d.aqrl t1, t1, (t0)
 .option pop
     beqz t1, common
-    # Not the first to come here: a hart that the kernel has started while it was still on its way through the firmware.
-    # OpenSBI 1.1 then forgets where it was to begin. It is one of those that the kernel knows.
+    # Not the first to come here: a hart that the kernel has started while it was still on its way
+    # through the firmware. OpenSBI 1.1 then forgets where it was to begin. It is one of those that
+    # the kernel knows.
     la s3, kernel_other
     la t0, hart_ids
 1:  addi s2, s2, 1
@@ -33,8 +35,8 @@ start_other:
     mv s2, a1
     la s3, kernel_other
 
-# The code runs at physical addresses here and is linked at virtual ones; both are reached relative to pc, so `la`
-# gives physical addresses until the jump to `high` and virtual ones after it.
+# The code runs at physical addresses here and is linked at virtual ones; both are reached relative
+# to pc, so `la` gives physical addresses until the jump to `high` and virtual ones after it.
 common:
     csrw sie, zero
     li t0, 0x6002               # sstatus: FS off, SIE off
@@ -70,7 +72,8 @@ high:
     mv a1, s1
     jr s3
 
-# Entries: gigapages, global, accessed and dirty. Devices in the first (read, write), memory in the third and fourth.
+# Entries: gigapages, global, accessed and dirty. Devices in the first (read, write), memory in the
+# third and fourth.
 .section .data
 .balign 8
 boot_taken:

@@ -1,5 +1,5 @@
-# struct Trap enter_user(struct Frame *frame): runs the user from its saved registers until it traps; returns cause and
-# value in a0 and a1. Interrupts are masked before, and after.
+# struct Trap enter_user(struct Frame *frame): runs the user from its saved registers until it
+# traps; returns cause and value in a0 and a1. Interrupts are masked before, and after.
 #
 # Frame: x0 to x31 (x0 unused), pc at 256, the kernel's stack pointer at 264.
 .section .text

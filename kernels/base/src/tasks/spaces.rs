@@ -127,8 +127,8 @@ impl<P: Port> Spaces<P> {
             && entry.users > 0
             && entry.id == id
         {
-            // SAFETY: 1. the slot has users, and the lock keeps the last of them from going: the place is
-            // filled, and nobody writes to it.
+            // SAFETY: 1. the slot has users, and the lock keeps the last of them from going: the
+            // place is filled, and nobody writes to it.
             f(unsafe { (*self.places[slot % SPACES].get()).assume_init_ref() });
         }
     }

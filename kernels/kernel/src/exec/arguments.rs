@@ -7,12 +7,11 @@
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::syscall::Sys;
 
 /// Bytes that need no object.
-const BYTES: usize = 64 << 10;
+pub(super) const BYTES: usize = 64 << 10;
 /// Bytes of one text at the most, with its zero (`MAX_ARG_STRLEN`).
-const TEXT: usize = 128 << 10;
+pub(super) const TEXT: usize = 128 << 10;
 /// Bytes of all texts at the most, whatever the limit of the stack is; and bytes that there may be
 /// always.
 const MOST: u64 = 6 << 20;
@@ -20,12 +19,12 @@ const LEAST: u64 = 128 << 10;
 
 /// Texts, each with a zero at its end: first the arguments, then the environment.
 pub struct Arguments {
-    bytes: [u8; BYTES],
-    len: usize,
+    pub(super) bytes: [u8; BYTES],
+    pub(super) len: usize,
     /// The bytes behind [`BYTES`], if there are more.
-    more: Option<u32>,
+    pub(super) more: Option<u32>,
     /// Bytes of texts, and words of `word` bytes, at the most.
-    limit: usize,
+    pub(super) limit: usize,
     word: usize,
     /// How many arguments.
     pub arguments: usize,
@@ -51,7 +50,7 @@ impl Arguments {
 
     /// Begins a list, for a program with words of `word` bytes that is found by a name of `name`
     /// bytes, with a limit of `stack` bytes for its stack.
-    fn begin(&mut self, stack: u64, word: usize, name: usize) {
+    pub(super) fn begin(&mut self, stack: u64, word: usize, name: usize) {
         (self.len, self.arguments, self.environment, self.argument_bytes) = (0, 0, 0, 0);
         // The name stands on the stack, too. There is always a first argument.
         self.limit = ((stack / 4).clamp(LEAST, MOST) as usize).saturating_sub(name + 1);
@@ -69,12 +68,12 @@ impl Arguments {
     }
 
     /// Returns the room for another text that needs no object.
-    fn room(&mut self) -> &mut [u8] {
+    pub(super) fn room(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.len..).unwrap_or_default()
     }
 
     /// Notes that a text was added, of `len` bytes with its zero.
-    fn added(&mut self, environment: bool, len: usize) -> Result<(), Errno> {
+    pub(super) fn added(&mut self, environment: bool, len: usize) -> Result<(), Errno> {
         Errno::E2BIG.when(len > TEXT)?;
         self.len += len;
         if environment {
@@ -136,63 +135,6 @@ impl Arguments {
             at += n;
         }
         Ok(())
-    }
-}
-
-impl<A: Arch> Sys<'_, A> {
-    /// Begins the list of arguments for a program that is found as `name`.
-    pub(super) fn clear_arguments(&mut self, name: &[u8]) {
-        self.drop_arguments();
-        let stack = self.process().limits.stack.soft;
-        self.state.tasks.arguments.begin(stack, A::ABI.word(), name.len());
-    }
-
-    /// Gives the pages of arguments back that are not needed any more.
-    pub fn drop_arguments(&mut self) {
-        if let Some(more) = self.state.tasks.arguments.more.take() {
-            self.kernel.release_object(more);
-        }
-    }
-
-    /// Adds a text of the caller's memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Errno::E2BIG`], [`Errno::EFAULT`], [`Errno::ENOMEM`].
-    pub fn add_argument(&mut self, environment: bool, at: u64) -> Result<(), Errno> {
-        let on = self.on();
-        let (space, arguments) = (&mut self.body.space, &mut self.state.tasks.arguments);
-        match space.text(on, at, arguments.room()) {
-            Ok(n) => return arguments.added(environment, n + 1),
-            Err(Errno::ENAMETOOLONG) => {}
-            Err(e) => return Err(e),
-        }
-        let more = match arguments.more {
-            Some(more) => more,
-            None => *arguments.more.insert(self.kernel.objects().create(0)?),
-        };
-        let (mut len, mut piece) = (0, [0; 512]);
-        loop {
-            let here = at.checked_add(len as u64).ok_or(Errno::EFAULT)?;
-            let (n, is_end) = match space.text(on, here, &mut piece) {
-                Ok(n) => (n + 1, true),
-                Err(Errno::ENAMETOOLONG) => (piece.len(), false),
-                Err(e) => return Err(e),
-            };
-            let from = arguments.len + len;
-            Errno::E2BIG.when(len + n > TEXT || from + n > arguments.limit)?;
-            let near = n.min(BYTES.saturating_sub(from));
-            if let Some(room) = arguments.bytes.get_mut(from..from + near) {
-                room.copy_from_slice(&piece[..near]);
-            }
-            if near < n {
-                self.kernel.write_object(more, (from + near - BYTES) as u64, &piece[near..n])?;
-            }
-            len += n;
-            if is_end {
-                return arguments.added(environment, len);
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Programs: ELF files, and the stack that they begin with.
 
 mod arguments;
+mod copy;
 mod elf;
 mod interpreter;
 mod load;

@@ -12,8 +12,8 @@ impl CpuSet {
     /// All CPUs, whether or not the machine has them.
     pub const ALL: CpuSet = CpuSet(u8::MAX);
 
-    /// Makes a set of the bits that stand for CPUs of a machine, which has `count`; [`ALL`](Self::ALL)
-    /// if it has them all, and `None` if it has none of them.
+    /// Makes a set of the bits that stand for CPUs of a machine, which has `count`;
+    /// [`ALL`](Self::ALL) if it has them all, and `None` if it has none of them.
     pub fn of(bits: u64, count: usize) -> Option<Self> {
         let there = u8::MAX >> (u8::BITS as usize - count.clamp(1, CPUS));
         match bits as u8 & there {

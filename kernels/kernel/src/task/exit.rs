@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use ptarmigan::cpu::Pinned;
 
 use super::run::must;
-use super::{Body, Doing, NO_SPACE, Wait};
+use super::{Body, Doing, Ends, INIT, NO_SPACE, Wait};
 use crate::arch::Arch;
 use crate::lock::Guard;
 use crate::memory::TaskSpace;
@@ -13,18 +13,6 @@ use crate::report::{Ending, FAIL, PASS};
 use crate::signal::{Info, number};
 use crate::timer::Intervals;
 use crate::{Kernel, State};
-
-/// The slot of process 1 and of its first task.
-pub const INIT: usize = 0;
-
-/// The tasks that end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
-    /// One task.
-    Task,
-    /// All tasks of its process.
-    Process,
-}
 
 impl<A: Arch> Kernel<A> {
     /// Ends a task of this CPU. Returns the lock, and whether its slot is to be given back by the

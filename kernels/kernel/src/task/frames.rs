@@ -2,8 +2,8 @@
 //!
 //! A task's frame has its [`Task`], which the kernel lock guards, and behind it its [`Body`], which
 //! its CPU uses. A space's frame has its [`SpaceRecord`], and behind it the place for the space as
-//! soon as several tasks run in it; one that shows many objects has frames for their counts. A process has a frame of its own, which stays until its parent
-//! has asked for its end.
+//! soon as several tasks run in it; one that shows many objects has frames for their counts. A
+//! process has a frame of its own, which stays until its parent has asked for its end.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;

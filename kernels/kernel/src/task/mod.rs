@@ -5,7 +5,9 @@
 //! [`Task`] and [`Body`]. A space has a [`SpaceRecord`], as a process that was made by `vfork` uses
 //! its parent's. Each task, process and space has a frame for its record ([`frames`]).
 
+mod after;
 mod body;
+mod children;
 mod clock;
 mod clone;
 mod collapse;
@@ -28,16 +30,17 @@ mod turns;
 mod usage;
 mod wait;
 
+pub(crate) use after::After;
+pub use after::Ends;
 pub use body::Body;
 pub use clock::Clock;
 pub use clone::New;
 pub use cpus::CpuSet;
-pub use exit::{Ends, INIT};
 pub use frames::SpacePlace;
 pub use futex::key as futex_key;
-pub use process::{LocksNew, NO_PROCESS, NO_SPACE, Process, SpaceRecord};
+pub use process::{INIT, LocksNew, NO_PROCESS, NO_SPACE, Process, SpaceRecord};
 pub use queue::Tasks;
-pub(crate) use run::{After, must};
+pub(crate) use run::must;
 pub use shown::Shown;
 pub use turns::Turns;
 pub use usage::{TICK, Usage};

@@ -13,6 +13,8 @@ use super::limits::Limits;
 use super::shown::Shown;
 use super::usage::Usage;
 
+/// The slot of process 1 and of its first task.
+pub const INIT: usize = 0;
 /// The slot of no process.
 pub const NO_PROCESS: usize = usize::MAX;
 /// The number of no space's record.

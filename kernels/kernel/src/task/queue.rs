@@ -12,7 +12,7 @@ use crate::slots::Slots;
 
 use super::numbers::Numbers;
 use super::records::{Place, Records};
-use super::{CpuSet, Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Wait};
+use super::{CpuSet, Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Usage, Wait};
 use crate::grown::Page;
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
@@ -185,6 +185,16 @@ impl Tasks {
     pub fn threads(&self, process: usize) -> impl Iterator<Item = usize> + '_ {
         self.places(process)
             .filter(move |slot| self.get(*slot).process == process && self.get(*slot).is_alive())
+    }
+
+    /// Returns the use of the tasks of a process, those that have ended included. Faults of a
+    /// task that runs are counted when it gives its CPU up.
+    pub fn usage_of(&self, process: usize) -> Usage {
+        let mut usage = self.process(process).usage;
+        for slot in self.threads(process) {
+            usage.add(self.get(slot).usage);
+        }
+        usage
     }
 
     /// Returns the processes, ended ones too, until their parents have asked for them.

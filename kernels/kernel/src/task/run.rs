@@ -8,24 +8,11 @@ use ptarmigan::space::FaultError;
 use ptarmigan_kernel_base::say;
 
 use super::limits::{INFINITY, Limit};
-use super::{Body, Doing, Ends, Wait};
+use super::{After, Body, Doing};
 use crate::arch::{Arch, Context, Trap};
 use crate::counts::Count;
-use crate::lock::Guard;
 use crate::signal::{Info, bit, info, number};
 use crate::{Kernel, State};
-
-/// The next step of a task after a trap.
-pub(crate) enum After {
-    /// It goes on.
-    Resume,
-    /// Others first. The lock is held.
-    GiveWay(Guard<'static>),
-    /// A call of its waits. The lock is held, so that the event cannot have happened yet.
-    Block(Guard<'static>, Wait),
-    /// It ends, or its process, with this status.
-    End(Ends, i32),
-}
 
 impl<A: Arch> Kernel<A> {
     /// Runs tasks until the kernel ends. Every CPU calls it.

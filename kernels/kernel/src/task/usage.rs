@@ -1,7 +1,5 @@
 //! Counts the use that tasks make of CPUs and memory: time in user mode, and faults.
 
-use super::Tasks;
-
 /// Ticks of the timer in a second, on each CPU.
 const TICKS: u64 = 250;
 /// Nanoseconds between two of them.
@@ -44,18 +42,6 @@ impl Usage {
     /// Returns the time in the unit of `times`, of which a second has 100.
     pub fn clock_ticks(self) -> u64 {
         self.ticks * 100 / TICKS
-    }
-}
-
-impl Tasks {
-    /// Returns the use of the tasks of a process, those that have ended included. Faults of a
-    /// task that runs are counted when it gives its CPU up.
-    pub fn usage_of(&self, process: usize) -> Usage {
-        let mut usage = self.process(process).usage;
-        for slot in self.threads(process) {
-            usage.add(self.get(slot).usage);
-        }
-        usage
     }
 }
 

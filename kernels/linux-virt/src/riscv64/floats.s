@@ -1,4 +1,5 @@
-# void load_floats(const struct Rest *from), void save_floats(struct Rest *to): f0 to f31, and fcsr at 256.
+# void load_floats(const struct Rest *from), void save_floats(struct Rest *to): f0 to f31, and fcsr
+# at 256.
 .section .text
 .option push
 .option arch, +d

@@ -1,4 +1,5 @@
-# Multiboot entry: 32-bit protected mode, paging off, ebx = physical address of the loader's information.
+# Multiboot entry: 32-bit protected mode, paging off, ebx = physical address of the loader's
+# information.
 
 .section .multiboot,"a"
 .balign 4
@@ -12,9 +13,10 @@ start:
     jmp check
 .globl checked
 checked:
-    # The low 768 MiB by 2 MiB pages, reached twice: as the direct map at 0xc0000000 (entry 3 of the root), where the
-    # image is linked, and where they are (entry 0), for the few instructions until the jump there. Above them lie the
-    # windows on high memory, at 0xf0000000, and the registers of the interrupt controller.
+    # The low 768 MiB by 2 MiB pages, reached twice: as the direct map at 0xc0000000 (entry 3 of the
+    # root), where the image is linked, and where they are (entry 0), for the few instructions until
+    # the jump there. Above them lie the windows on high memory, at 0xf0000000, and the registers of
+    # the interrupt controller.
     mov edi, offset boot_directory_physical
     mov eax, 0x83               # present, writable, 2 MiB
     mov ecx, 384

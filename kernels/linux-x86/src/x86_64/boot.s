@@ -14,7 +14,8 @@ pvh_start:
     jmp check
 .globl checked
 checked:
-    # QEMU puts the first module at the end of memory, over the image if there is little. The image's .bss is not zero then.
+    # QEMU puts the first module at the end of memory, over the image if there is little. The
+    # image's .bss is not zero then.
     cmp dword ptr [ebx + 12], 0
     je 2f
     mov eax, [ebx + 16]         # the list of modules, whose first number is an address

@@ -1,5 +1,6 @@
-# What lies at gs while the kernel runs (struct Local): 0 the kernel's stack, 8 the end of the context's registers,
-# 16 the program's stack pointer for a moment, 24 the CPU's number, 32 the task state segment.
+# What lies at gs while the kernel runs (struct Local): 0 the kernel's stack, 8 the end of the
+# context's registers, 16 the program's stack pointer for a moment, 24 the CPU's number, 32 the task
+# state segment.
 
 .section .text
 STUBS 256

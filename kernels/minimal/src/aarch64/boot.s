@@ -10,7 +10,8 @@ start:
     msr ttbr1_el1, x0
     ldr x0, ={mair}                 // memory types as the library's formats have them
     msr mair_el1, x0
-    // TCR_EL1: 48 bits each, walks write-back and inner shareable, granule 4 KiB, output addresses of 40 bits.
+    // TCR_EL1: 48 bits each, walks write-back and inner shareable, granule 4 KiB, output addresses
+    // of 40 bits.
     ldr x0, =(16 | 1 << 8 | 1 << 10 | 3 << 12 | 16 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30 | 2 << 32)
     msr tcr_el1, x0
     mov x0, #(3 << 20)              // CPACR_EL1: vector registers

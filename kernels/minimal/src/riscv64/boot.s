@@ -8,8 +8,9 @@ start:
     csrc sstatus, t0
     li t0, 0x40000              # SUM: this kernel is its own user
     csrs sstatus, t0
-    # The code runs at physical addresses here and is linked at virtual ones; both are reached relative to pc, so `la`
-    # gives physical addresses until the jump to `high` and virtual ones after it.
+    # The code runs at physical addresses here and is linked at virtual ones; both are reached
+    # relative to pc, so `la` gives physical addresses until the jump to `high` and virtual ones
+    # after it.
     li s4, 0xffffffc000000000
     li t1, 8 << 60              # satp: Sv39
     la t0, boot_root
@@ -40,7 +41,8 @@ high:
     .zero 0x10000
 stack_end:
 
-# Entries: gigapages, global, accessed and dirty. Devices in the first (read, write), memory in the third and fourth.
+# Entries: gigapages, global, accessed and dirty. Devices in the first (read, write), memory in the
+# third and fourth.
 .section .data
 .balign 4096
 boot_root:

@@ -1,7 +1,8 @@
 .section .text
 STUBS 32
 
-# Every vector runs on a stack of its own (IST): the host's prebuilt core uses the red zone below rsp.
+# Every vector runs on a stack of its own (IST): the host's prebuilt core uses the red zone below
+# rsp.
 trap_common:
     push rax
     push rcx
@@ -38,7 +39,8 @@ trap_common:
     add rsp, 16                 # vector and error code
     iretq
 
-# u64 probe_read(u64 address, u64 *value): 0 when read, 1 when it faulted and nobody handled the fault.
+# u64 probe_read(u64 address, u64 *value): 0 when read, 1 when it faulted and nobody handled the
+# fault.
 .globl probe_read, probe_read_at, probe_write, probe_write_at, probe_failed
 probe_read:
 probe_read_at:
@@ -47,7 +49,8 @@ probe_read_at:
     xor eax, eax
     ret
 
-# u64 probe_write(u64 address, u64 value): 0 when written, 1 when it faulted and nobody handled the fault.
+# u64 probe_write(u64 address, u64 value): 0 when written, 1 when it faulted and nobody handled the
+# fault.
 probe_write:
 probe_write_at:
     mov [rdi], rsi

@@ -99,9 +99,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Maps `pages` pages from `at` on to the frames from `first` on, with the largest leaves of
-    /// `sizes` that addresses and frames are aligned for: a direct map, a framebuffer, the memory of
-    /// a device. With [`Level::PTE`] it maps pages alone, and with [groups](Sizes::with_groups) each
-    /// whole group has the hint. Tables for all that may be split are reserved at once.
+    /// `sizes` that addresses and frames are aligned for: a direct map, a framebuffer, the memory
+    /// of a device. With [`Level::PTE`] it maps pages alone, and with [groups](Sizes::with_groups)
+    /// each whole group has the hint. Tables for all that may be split are reserved at once.
     ///
     /// Empty tables that are in the way are given back, for which all CPUs are flushed.
     ///
@@ -393,9 +393,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         Ok(())
     }
 
-    /// Makes a [group](Format::GROUP_BITS) of existing leaves of a table of `level`, from `va` on, as
-    /// [`TreeMut::make_group`](crate::table::TreeMut::make_group) does. A group, or a larger page,
-    /// stays.
+    /// Makes a [group](Format::GROUP_BITS) of existing leaves of a table of `level`, from `va` on,
+    /// as [`TreeMut::make_group`](crate::table::TreeMut::make_group) does. A group, or a larger
+    /// page, stays.
     ///
     /// Where the architecture demands a [break](Format::needs_break), an access of any CPU to the
     /// pages faults for a while, as for [`split`](Self::split).

@@ -33,7 +33,8 @@ enum Start {
     At(u64),
 }
 
-/// Returns whether a fault wrote where no page was: it may bring the first private page of its area.
+/// Returns whether a fault wrote where no page was: it may bring the first private page of its
+/// area.
 fn brings_page(flags: FaultFlags) -> bool {
     flags.0 & (FaultFlags::WRITE | FaultFlags::PRESENT | FaultFlags::REFUSED) == FaultFlags::WRITE
 }

@@ -1,0 +1,64 @@
+//! Counts the words of each page and of the whole, as `wc -w` does, and fails above a limit.
+use crate::ceilings::Ceilings;
+use crate::repository;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Kinds of pages, their limits, and the ceilings of pages that are above.
+const LIST: &str = "crates/xtask/lists/pages.list";
+
+/// Runs `cargo xtask pages`.
+pub fn run() -> ExitCode {
+    let read = || Ok::<_, String>((Ceilings::read(Path::new(LIST))?, count(&repository::files()?)?));
+    let (list, pages) = match read() {
+        Ok(read) => read,
+        Err(err) => {
+            eprintln!("cargo xtask pages: {err}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("{:<50} {:>10} {:>8} {:>8} {:>8}", "page", "kind", "words", "limit", "ceiling");
+    for (page, words) in &pages {
+        let (kind, limit) = list.limit(page).unwrap_or_default();
+        let ceiling = list.ceiling(page).map_or_else(String::new, |ceiling| ceiling.to_string());
+        println!("{:<50} {kind:>10} {words:>8} {limit:>8} {ceiling:>8}", page.display());
+    }
+    let failures = list.failures(&pages, "words");
+    failures.iter().for_each(|failure| eprintln!("FAILED: {failure}"));
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns the words of each page among `files`, most first, and before them those of the whole,
+/// which is named `.`. A link to a page is not counted.
+fn count(files: &[PathBuf]) -> Result<Vec<(PathBuf, usize)>, String> {
+    let mut pages = Vec::new();
+    for file in files.iter().filter(|file| repository::is_kind(file, "md") && !file.is_symlink()) {
+        let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        pages.push((file.clone(), text.split_whitespace().count()));
+    }
+    pages.push((PathBuf::from("."), pages.iter().map(|(_, words)| words).sum()));
+    pages.sort_by_key(|(_, words)| std::cmp::Reverse(*words));
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn words_of_pages_are_added_up_and_links_are_not() {
+        let directory = std::env::temp_dir().join(format!("xtask-pages-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let files = ["a.md", "b.md", "c.md", "d.rs"].map(|name| directory.join(name));
+        std::fs::write(&files[0], "# One\n\n* two, `three four`\n").unwrap();
+        std::fs::write(&files[1], "one | two\n").unwrap();
+        std::fs::write(&files[3], "mod a;\n").unwrap();
+        _ = std::fs::remove_file(&files[2]);
+        std::os::unix::fs::symlink(&files[0], &files[2]).unwrap();
+        let counted = count(&files);
+        std::fs::remove_dir_all(&directory).unwrap();
+        let [a, b, ..] = files;
+        assert_eq!(counted, Ok(vec![(PathBuf::from("."), 9), (a, 6), (b, 3)]));
+    }
+}

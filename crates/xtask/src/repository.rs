@@ -1,0 +1,106 @@
+//! Lists the files of the repository, and the packages of its manifests.
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Returns the files that git knows, or would, relative to the current directory, in order.
+///
+/// # Errors
+///
+/// A text that names the command, if git does not answer.
+pub fn files() -> Result<Vec<PathBuf>, String> {
+    let listed =
+        output(Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]))?;
+    let mut files: Vec<PathBuf> =
+        listed.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
+    files.retain(|file| file.is_file());
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// Returns whether the extension of `file` is `extension`.
+pub fn is_kind(file: &Path, extension: &str) -> bool {
+    file.extension().is_some_and(|e| e == extension)
+}
+
+/// Returns whether `file` lies in a directory of tests, examples or benchmarks.
+pub fn is_test(file: &Path) -> bool {
+    file.parent().is_some_and(|above| {
+        above.iter().any(|name| ["tests", "examples", "benches"].iter().any(|of_tests| name == *of_tests))
+    })
+}
+
+/// A package of the repository.
+#[derive(Debug)]
+pub struct Package {
+    /// The directory of its manifest.
+    pub directory: PathBuf,
+    /// The root file of each of its crates, without the build script.
+    pub roots: Vec<PathBuf>,
+}
+
+/// Returns the directories in which the crates of `packages` have their roots.
+pub fn crates(packages: &[Package]) -> BTreeSet<PathBuf> {
+    let roots = packages.iter().flat_map(|package| &package.roots);
+    roots.filter_map(|root| root.parent()).map(Path::to_owned).collect()
+}
+
+/// Returns the directory among `crates` that `file` belongs to: the nearest above it.
+pub fn crate_of<'a>(file: &'a Path, crates: &BTreeSet<PathBuf>) -> Option<&'a Path> {
+    file.ancestors().skip(1).find(|above| crates.contains(*above))
+}
+
+/// Returns the packages of all manifests among `files`, of each workspace, in the order of their
+/// directories.
+///
+/// # Errors
+///
+/// A text that names the manifest, if cargo cannot read it.
+pub fn packages(files: &[PathBuf]) -> Result<Vec<Package>, String> {
+    let here = std::env::current_dir().map_err(|e| format!("the current directory: {e}"))?;
+    let mut packages: Vec<Package> = Vec::new();
+    for manifest in files.iter().filter(|file| file.ends_with("Cargo.toml")) {
+        if packages.iter().any(|known| manifest.parent() == Some(&known.directory)) {
+            continue;
+        }
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"]);
+        let text = output(command.arg(manifest))?;
+        let answer: Value =
+            serde_json::from_str(&text).map_err(|e| format!("{}: {e}", manifest.display()))?;
+        for package in answer["packages"].as_array().into_iter().flatten() {
+            let package = read(package, &here)?;
+            if !packages.iter().any(|known| known.directory == package.directory) {
+                packages.push(package);
+            }
+        }
+    }
+    packages.sort_by(|a, b| a.directory.cmp(&b.directory));
+    Ok(packages)
+}
+
+/// Reads a package out of the answer of `cargo metadata`.
+fn read(package: &Value, here: &Path) -> Result<Package, String> {
+    let path = |value: &Value| {
+        let path = Path::new(value.as_str().unwrap_or_default());
+        path.strip_prefix(here).unwrap_or(path).to_owned()
+    };
+    let manifest = path(&package["manifest_path"]);
+    let of_build = |target: &Value| target["kind"][0].as_str() == Some("custom-build");
+    let targets = package["targets"].as_array().into_iter().flatten();
+    let roots = targets.filter(|target| !of_build(target)).map(|target| path(&target["src_path"])).collect();
+    let directory = manifest.parent().unwrap_or(Path::new("")).to_owned();
+    Ok(Package { directory, roots })
+}
+
+/// Runs a command, and returns its output.
+fn output(command: &mut Command) -> Result<String, String> {
+    let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    if !out.status.success() {
+        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&out.stderr).trim_end()));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
