@@ -1,4 +1,5 @@
-# What each job of jobs.toml has: it stops at the first command that fails, and says the time of CPUs.
+# What each job of jobs.toml has: it stops at the first command that fails, and says the time of
+# CPUs.
 set -Eeuo pipefail
 unset BASH_ENV
 export CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never NO_COLOR=1 CARGO_INCREMENTAL=0 LC_ALL=C
@@ -6,7 +7,8 @@ export CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never NO_COLOR=1 CARGO_IN
 export KERNEL_TIMEOUT=${KERNEL_TIMEOUT:-300}
 trap 'times >"$CI_TIMES"' EXIT
 
-# Runs commands at once, as most boots keep one CPU busy. Prints what each has printed, one after the other.
+# Runs commands at once, as most boots keep one CPU busy. Prints what each has printed, one after
+# the other.
 together() {
     local command number failed=() pids=() logs
     logs=$(mktemp -d)
@@ -23,7 +25,8 @@ together() {
     ((${#failed[@]} == 0)) || { printf 'failed: %s\n' "${failed[@]}" >&2 && return 1; }
 }
 
-# Runs a command whose exit code 2 or 3 says that the machine, or its network, does not have what is needed.
+# Runs a command whose exit code 2 or 3 says that the machine, or its network, does not have what is
+# needed.
 or_warn() {
     local code=$1 status=0
     shift

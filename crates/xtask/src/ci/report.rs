@@ -227,7 +227,8 @@ mod tests {
         let names =
             |minutes| report.slice(&jobs, minutes).iter().map(|job| job.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(100.0), ["e", "b", "c", "a", "d"]);
-        // A job that does not fit is left out, and a shorter one behind it is not. Times are of green runs.
+        // A job that does not fit is left out, and a shorter one behind it is not. Times are of
+        // green runs.
         assert_eq!(names(6.0), ["e", "c"]);
         assert_eq!(names(10.5), ["e", "b", "c"]);
     }

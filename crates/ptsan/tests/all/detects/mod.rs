@@ -19,7 +19,8 @@ fn start(format: Format, seed: u64, tells: bool) -> Kernel {
     k
 }
 
-/// Returns how many seeds run: 20, or as many as the environment says. The job `sanitizer-detects` runs 200.
+/// Returns how many seeds run: 20, or as many as the environment says. The job `sanitizer-detects`
+/// runs 200.
 fn seeds() -> u64 {
     std::env::var("PTSAN_DETECTS_SEEDS").ok().map_or(20, |text| text.parse().expect("a number of seeds"))
 }
