@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A package of a workspace.
-struct Package {
+struct Member {
     /// Its directory, from the root of the repository.
     directory: PathBuf,
     /// Directories of the packages that it is built with.
@@ -18,7 +18,7 @@ struct Package {
 }
 
 /// The packages of the repository, by name.
-pub struct Packages(BTreeMap<String, Package>);
+pub struct Packages(BTreeMap<String, Member>);
 
 /// Jobs that run for a change, and those that are left out.
 pub struct Selection {
@@ -59,7 +59,7 @@ impl Packages {
                 let uses = package["dependencies"].as_array().into_iter().flatten();
                 let uses = uses.filter_map(|dependency| below(&dependency["path"])).collect();
                 let directory = manifest.parent().map(Path::to_owned).unwrap_or_default();
-                packages.insert(name, Package { directory, uses, hosted });
+                packages.insert(name, Member { directory, uses, hosted });
             }
         }
         Ok(Packages(packages))
@@ -92,7 +92,7 @@ impl Packages {
     /// Returns `changed` and the packages that lie in their directories: tests with a package of
     /// their own.
     fn with_tests(&self, changed: &BTreeSet<String>) -> Vec<&str> {
-        let inside = |package: &Package| {
+        let inside = |package: &Member| {
             changed.iter().any(|name| {
                 let of = &self.0[name].directory;
                 package.directory.starts_with(of) && !of.as_os_str().is_empty()
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn packages() -> Packages {
-        let package = |directory: &str, uses: &[&str], hosted| Package {
+        let package = |directory: &str, uses: &[&str], hosted| Member {
             directory: directory.into(),
             uses: uses.iter().map(PathBuf::from).collect(),
             hosted,

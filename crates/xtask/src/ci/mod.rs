@@ -21,7 +21,7 @@ use changed::{Packages, Selection};
 use clap::Args;
 use jobs::{Job, Table, Tier};
 use needs::Needs;
-use report::{Report, Row};
+use report::{JobReport, Row};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -73,7 +73,7 @@ fn start(args: &CiArgs) -> Result<bool, String> {
     let root = std::env::current_dir().map_err(|err| err.to_string())?;
     let table = Table::read(&root.join(".ci/jobs.toml"))?;
     let mut ci =
-        Ci { report: Report::read(&root)?, root, table, needs: Needs::default(), start: Instant::now() };
+        Ci { report: JobReport::read(&root)?, root, table, needs: Needs::default(), start: Instant::now() };
     if args.list {
         ci.list(&args.jobs, args.json)?;
         return Ok(true);
@@ -117,7 +117,7 @@ struct Ci {
     root: PathBuf,
     table: Table,
     needs: Needs,
-    report: Report,
+    report: JobReport,
     start: Instant,
 }
 

@@ -33,12 +33,12 @@ pub struct Row {
 }
 
 /// The report.
-pub struct Report {
+pub struct JobReport {
     path: PathBuf,
     rows: BTreeMap<String, Row>,
 }
 
-impl Report {
+impl JobReport {
     /// Reads the report of the repository at `root`; without a file it has no rows.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Report {
         let rows = lines.map(|(at, line)| {
             row(line).ok_or_else(|| format!("{}:{}: not a row: {line}", path.display(), at + 1))
         });
-        Ok(Report { rows: rows.collect::<Result<_, _>>()?, path })
+        Ok(JobReport { rows: rows.collect::<Result<_, _>>()?, path })
     }
 
     /// Puts the row of `job` in, and writes the file.
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    fn report(rows: &[(&str, &str, &str, u64, &str)]) -> Report {
+    fn report(rows: &[(&str, &str, &str, u64, &str)]) -> JobReport {
         let rows = rows.iter().map(|&(name, result, on, seconds, green)| {
             let green = (green != "-").then(|| date(green));
             let row = Row {
@@ -212,7 +212,7 @@ mod tests {
             };
             (name.to_owned(), row)
         });
-        Report { path: PathBuf::new(), rows: rows.collect() }
+        JobReport { path: PathBuf::new(), rows: rows.collect() }
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
     fn rows_are_written_and_read_alike() {
         let root = std::env::temp_dir().join(format!("ci-report-{}", std::process::id()));
         std::fs::create_dir_all(root.join(".ci")).unwrap();
-        let mut report = Report::read(&root).unwrap();
+        let mut report = JobReport::read(&root).unwrap();
         let green = Row {
             result: "green".into(),
             date: date("2026-11-29"),
@@ -267,10 +267,10 @@ mod tests {
         };
         report.put(&job("a", 1.0), red.clone()).unwrap();
         // When it was green is not forgotten.
-        let read = Report::read(&root).unwrap();
+        let read = JobReport::read(&root).unwrap();
         assert_eq!(read.rows["a"], Row { green: green.green, ..red });
         std::fs::write(root.join(FILE), "# head\na blue 2026-11-30 1 x -\n").unwrap();
-        assert!(Report::read(&root).err().unwrap().contains("report.list:2: not a row"));
+        assert!(JobReport::read(&root).err().unwrap().contains("report.list:2: not a row"));
         std::fs::remove_dir_all(root).unwrap();
     }
 }
