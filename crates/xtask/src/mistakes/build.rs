@@ -1,15 +1,21 @@
 //! Builds copies of the workspace with mistakes compiled into them, and runs their tests.
 use super::list::{Edit, Mistake, edited};
-use super::tokens::{functions, tokens};
+use super::tokens::{Token, functions, tokens};
 use super::{Lists, Outcome, Verdict, wait};
 use crate::mutants::build::{Copy, Lines, executable};
 use crate::mutants::judge::{Executable, names};
 use crate::mutants::source::{Branch, ON, is_switchable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+/// The root of the executable that has most tests of the library. A copy has it with the modules of
+/// the named tests alone: all of them take three minutes to compile.
+const MODULES: &str = "crates/ptarmigan/tests/all/main.rs";
+const MODULES_OF: &str = "ptarmigan-tests/all";
 
 /// A way to compile the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +48,7 @@ impl Kind {
     }
 }
 
-/// Debug information doubles the time of a link.
+/// No test needs debug information, which takes time to write and to link.
 const VARIABLES: &[(&str, &str)] = &[("CARGO_PROFILE_DEV_DEBUG", "0")];
 
 /// The file with tests that passed without a mistake.
@@ -91,7 +97,7 @@ impl<'l> Build<'l> {
         if let Some(root) = roots.iter().find(|root| sources.contains_key(*root)) {
             return Err(format!("{root}: a mistake in the root of a crate cannot be made"));
         }
-        let is_changed = |name: &str| sources.contains_key(name) || roots.contains(name);
+        let is_changed = |name: &str| sources.contains_key(name) || roots.contains(name) || name == MODULES;
         let copy = Copy::new(&place, is_changed, kind.flags(), VARIABLES)?;
         for root in &roots {
             copy.put_switch(root, lists.mistakes.len())?;
@@ -117,9 +123,14 @@ impl<'l> Build<'l> {
         self.alone.contains(&number)
     }
 
-    /// Builds executables with all mistakes that are branches. One that does not compile as a branch
-    /// is none any more.
-    pub fn all(&mut self, executables: &BTreeSet<&str>) -> Result<(), String> {
+    /// Builds the executables of mistakes, with all mistakes of this kind that are branches. One that
+    /// does not compile as a branch is none any more.
+    pub fn all(&mut self, wanted: &[&Mistake]) -> Result<(), String> {
+        let executables: BTreeSet<&str> = wanted.iter().map(|mistake| mistake.executable.as_str()).collect();
+        let tests = wanted.iter().filter(|mistake| mistake.executable == MODULES_OF);
+        let modules = tests.flat_map(|mistake| &mistake.tests).filter_map(|test| test.split("::").next());
+        self.put_modules(modules.collect())?;
+        let executables = &executables;
         loop {
             let lines = self.copy.put_branches(&self.sources, &self.branches)?;
             match self.built(executables, Some(&lines))? {
@@ -141,6 +152,28 @@ impl<'l> Build<'l> {
             self.names.insert(executable.name.clone(), listed);
         }
         Ok(())
+    }
+
+    /// Writes the root of the tests with these modules and those that they use.
+    fn put_modules(&self, wanted: BTreeSet<&str>) -> Result<(), String> {
+        let read = |file: &Path| fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()));
+        let root = Path::new(MODULES);
+        let all = read(root)?;
+        let mut wanted: BTreeSet<&str> =
+            modules(&all).map(|(name, _)| name).filter(|name| wanted.contains(name)).collect();
+        let directory = root.parent().unwrap_or(root);
+        let mut todo: Vec<&str> = wanted.iter().copied().collect();
+        while let Some(module) = todo.pop() {
+            let mut used = BTreeSet::new();
+            for file in files(&directory.join(module)) {
+                used.extend(uses(&read(&file)?).into_iter().map(str::to_owned));
+            }
+            let new = modules(&all).map(|(name, _)| name).filter(|name| used.contains(*name));
+            let new: Vec<&str> = new.filter(|name| !wanted.contains(name)).collect();
+            wanted.extend(&new);
+            todo.extend(new);
+        }
+        self.copy.put(MODULES, trimmed(&all, &wanted).as_bytes())
     }
 
     /// Builds executables. The error within is the mistakes that do not compile.
@@ -208,8 +241,8 @@ impl<'l> Build<'l> {
         let executable = self.executable(mistake)?;
         let path = executable.path.display();
         let built = fs::metadata(&executable.path).and_then(|meta| meta.modified());
-        let built = built.map_err(|e| format!("{path}: {e}"))?;
-        let of = |test: &str| format!("{} {test} {built:?}", executable.name);
+        let (name, built) = (&executable.name, format!("{:?}", built.map_err(|e| format!("{path}: {e}"))?));
+        let of = |test: &str| format!("{name} {test} {built}");
         let mut todo = self.tests(mistake)?;
         todo.retain(|test| !self.passed.contains(&of(test)));
         if todo.is_empty() {
@@ -220,8 +253,9 @@ impl<'l> Build<'l> {
             let test = todo.join(" ");
             return Err(format!("{place}: {executable} {test} fails without a mistake; correct it first"));
         };
-        let passed: Vec<String> = todo.into_iter().map(of).collect();
-        self.passed.extend(passed);
+        let is_old = |line: &String| line.starts_with(&format!("{name} ")) && !line.ends_with(&built);
+        let kept = self.passed.iter().filter(|line| !is_old(line)).cloned();
+        self.passed = kept.chain(todo.into_iter().map(of)).collect();
         let text: String = self.passed.iter().map(|line| format!("{line}\n")).collect();
         let file = self.place.join(PASSED);
         fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))
@@ -281,6 +315,52 @@ impl<'l> Build<'l> {
         }
         Ok(())
     }
+}
+
+/// Returns the modules of a root, with the bytes of each and its attributes.
+fn modules(root: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
+    let (mut at, mut start) = (0, None);
+    root.split_inclusive('\n').filter_map(move |line| {
+        let first = start.take().unwrap_or(at);
+        at += line.len();
+        let name = line.trim_end().strip_prefix("mod ").and_then(|line| line.strip_suffix(';'));
+        if line.starts_with("#[") {
+            start = Some(first);
+        }
+        name.map(|name| (name, first..at))
+    })
+}
+
+/// Returns a root without the modules that are not wanted. Those of other directories stay.
+fn trimmed(root: &str, wanted: &BTreeSet<&str>) -> String {
+    let is_out = |(name, range): &(&str, Range<usize>)| {
+        !wanted.contains(name) && !root[range.clone()].contains("#[path")
+    };
+    let out: Vec<Edit> = modules(root).filter(is_out).map(|(_, range)| (range, String::new())).collect();
+    edited(root, 0, &out)
+}
+
+/// Returns the files of a module, whose path is without its end.
+fn files(module: &Path) -> Vec<PathBuf> {
+    let below = fs::read_dir(module).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = below.chain([module.with_extension("rs")]);
+    files.filter(|file| file.is_file() && file.extension().is_some_and(|end| end == "rs")).collect()
+}
+
+/// Returns the names behind `crate::` and `super::` in a source.
+fn uses(source: &str) -> BTreeSet<&str> {
+    let tokens = tokens(source);
+    let mut names = BTreeSet::new();
+    for (n, token) in tokens.iter().enumerate() {
+        let is_path = |rest: &[Token<'_>]| rest.len() > 1 && rest[0].text == ":" && rest[1].text == ":";
+        if matches!(token.text, "crate" | "super") && is_path(&tokens[n + 1..]) {
+            let behind = &tokens[n + 3..];
+            let is_group = behind.first().is_some_and(|token| token.text == "{");
+            let len = if is_group { behind.iter().position(|token| token.text == ";") } else { None };
+            names.extend(behind[..len.unwrap_or(behind.len().min(1))].iter().map(|token| token.text));
+        }
+    }
+    names
 }
 
 /// Returns the root of the crate of a file.
@@ -347,6 +427,26 @@ mod tests {
         {
             assert_eq!(branches(lines), None, "{lines}");
         }
+    }
+
+    #[test]
+    fn a_root_keeps_the_modules_that_are_wanted_and_those_of_other_directories() {
+        let root = "//! Tests.\n#[macro_use]\n#[path = \"../x.rs\"]\nmod x;\n\n#[cfg(not(miri))]\nmod a;\nmod b;\n\
+                    #[cfg(not(miri))]\nmod c;\nuse x::y;\n";
+        assert_eq!(modules(root).map(|(name, _)| name).collect::<Vec<_>>(), ["x", "a", "b", "c"]);
+        assert_eq!(
+            trimmed(root, &BTreeSet::from(["c"])),
+            "//! Tests.\n#[macro_use]\n#[path = \"../x.rs\"]\nmod x;\n\n#[cfg(not(miri))]\nmod c;\nuse x::y;\n"
+        );
+    }
+
+    #[test]
+    fn modules_that_a_source_uses_are_found() {
+        let source = "use crate::a::b;\nuse crate::{c, d::{e}};\nfn f() { super::g::h(); crate::i::<u8>() }";
+        let used = uses(source);
+        assert!(["a", "c", "d", "g", "i"].iter().all(|name| used.contains(name)), "{used:?}");
+        assert!(!used.contains("b") && !used.contains("h") && !used.contains("f"), "{used:?}");
+        assert!(uses("crate::").is_empty());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::mutants::judge::{Outcome, wait};
 use build::{Build, Kind};
 use clap::Args;
 use list::{Edit, Mistake, parse};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -151,14 +151,13 @@ fn made(args: &MistakesArgs) -> Result<bool, String> {
         }
         let start = cpu_time();
         let mut build = Build::new(kind, Path::new(PLACE), &lists)?;
-        let executables: BTreeSet<&str> =
-            numbers.iter().map(|n| lists.mistakes[n - 1].mistake.executable.as_str()).collect();
-        build.all(&executables)?;
+        let mistakes: Vec<&Mistake> = numbers.iter().map(|n| &lists.mistakes[n - 1].mistake).collect();
+        build.all(&mistakes)?;
         result.built += cpu_time() - start;
         // Tests that fail anyway notice nothing.
         let start = cpu_time();
-        for number in &numbers {
-            build.check(&lists.mistakes[number - 1].mistake, limit)?;
+        for mistake in mistakes {
+            build.check(mistake, limit)?;
         }
         result.without += cpu_time() - start;
         let (alone, switched): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|n| build.is_alone(**n));
