@@ -11,6 +11,8 @@ mod fidelity;
 mod figures;
 mod lines;
 #[cfg(unix)]
+mod mistakes;
+#[cfg(unix)]
 mod mutants;
 mod names;
 mod pages;
@@ -51,6 +53,9 @@ enum Task {
     Names(names::NamesArgs),
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),
+    /// Makes the mistakes of the lists in `models`, and says which ones their tests do not notice.
+    #[cfg(unix)]
+    Mistakes(mistakes::MistakesArgs),
     /// Changes the library in small ways, and says which changes no test notices.
     #[cfg(unix)]
     Mutants(mutants::MutantsArgs),
@@ -82,6 +87,8 @@ fn main() -> ExitCode {
         Task::Pages => pages::run(),
         Task::Names(args) => names::run(&args),
         Task::Lines(args) => lines::run(&args),
+        #[cfg(unix)]
+        Task::Mistakes(args) => mistakes::run(&args),
         #[cfg(unix)]
         Task::Mutants(args) => mutants::run(&args),
         Task::Pictures(args) => pictures::run(&args),

@@ -33,10 +33,16 @@ pub fn is_test(file: &Path) -> bool {
 }
 
 /// A package of the repository.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Package {
+    /// Its name.
+    pub name: String,
     /// The directory of its manifest.
     pub directory: PathBuf,
+    /// The directory of its workspace; empty for the one at the root.
+    pub workspace: PathBuf,
+    /// Directories of the packages of the repository that it is built with.
+    pub uses: Vec<PathBuf>,
     /// The root file of each of its crates, without the build script.
     pub roots: Vec<PathBuf>,
 }
@@ -72,7 +78,7 @@ pub fn packages(files: &[PathBuf]) -> Result<Vec<Package>, String> {
         let answer: Value =
             serde_json::from_str(&text).map_err(|e| format!("{}: {e}", manifest.display()))?;
         for package in answer["packages"].as_array().into_iter().flatten() {
-            let package = read(package, &here)?;
+            let package = read(package, &answer["workspace_root"], &here);
             if !packages.iter().any(|known| known.directory == package.directory) {
                 packages.push(package);
             }
@@ -83,7 +89,7 @@ pub fn packages(files: &[PathBuf]) -> Result<Vec<Package>, String> {
 }
 
 /// Reads a package out of the answer of `cargo metadata`.
-fn read(package: &Value, here: &Path) -> Result<Package, String> {
+fn read(package: &Value, workspace: &Value, here: &Path) -> Package {
     let path = |value: &Value| {
         let path = Path::new(value.as_str().unwrap_or_default());
         path.strip_prefix(here).unwrap_or(path).to_owned()
@@ -93,11 +99,18 @@ fn read(package: &Value, here: &Path) -> Result<Package, String> {
     let targets = package["targets"].as_array().into_iter().flatten();
     let roots = targets.filter(|target| !of_build(target)).map(|target| path(&target["src_path"])).collect();
     let directory = manifest.parent().unwrap_or(Path::new("")).to_owned();
-    Ok(Package { directory, roots })
+    let dependencies = package["dependencies"].as_array().into_iter().flatten();
+    let uses = dependencies.filter(|used| used["path"].is_string()).map(|used| path(&used["path"])).collect();
+    let name = package["name"].as_str().unwrap_or_default().to_owned();
+    Package { name, directory, workspace: path(workspace), uses, roots }
 }
 
 /// Runs a command, and returns its output.
-fn output(command: &mut Command) -> Result<String, String> {
+///
+/// # Errors
+///
+/// A text that names the command, if it cannot be run or fails.
+pub fn output(command: &mut Command) -> Result<String, String> {
     let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     if !out.status.success() {
         return Err(format!("{command:?}: {}", String::from_utf8_lossy(&out.stderr).trim_end()));

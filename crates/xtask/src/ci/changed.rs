@@ -1,24 +1,14 @@
 //! Finds the packages that a change touches, by the manifests of all workspaces, and their jobs.
 use super::jobs::{Job, Table, Tier};
-use serde_json::Value;
+use crate::repository::{self, Package};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// A package of a workspace.
-struct Member {
-    /// Its directory, from the root of the repository.
-    directory: PathBuf,
-    /// Directories of the packages that it is built with.
-    uses: Vec<PathBuf>,
-    /// Whether it is one of the workspace at the root, whose packages have tests that run here.
-    hosted: bool,
-}
-
 /// The packages of the repository, by name.
-pub struct Packages(BTreeMap<String, Member>);
+pub struct Packages(BTreeMap<String, Package>);
 
 /// Jobs that run for a change, and those that are left out.
 pub struct Selection {
@@ -31,38 +21,14 @@ pub struct Selection {
 }
 
 impl Packages {
-    /// Reads the manifests of the repository at `root`.
+    /// Reads the manifests of the repository in the current directory.
     ///
     /// # Errors
     ///
     /// The message of git or cargo, if one fails.
-    pub fn read(root: &Path) -> Result<Self, String> {
-        let mut packages = BTreeMap::new();
-        for manifest in said(root, "git", &["ls-files", "Cargo.toml", "*/Cargo.toml"])?.lines() {
-            let text =
-                std::fs::read_to_string(root.join(manifest)).map_err(|err| format!("{manifest}: {err}"))?;
-            if !text.lines().any(|line| line == "[workspace]") {
-                continue;
-            }
-            let words =
-                ["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path", manifest];
-            let metadata = said(root, "cargo", &words)?;
-            let metadata: Value =
-                serde_json::from_str(&metadata).map_err(|err| format!("{manifest}: {err}"))?;
-            let hosted = manifest == "Cargo.toml";
-            for package in metadata["packages"].as_array().into_iter().flatten() {
-                let below = |path: &Value| {
-                    path.as_str().and_then(|path| Some(Path::new(path).strip_prefix(root).ok()?.to_owned()))
-                };
-                let name = package["name"].as_str().unwrap_or_default().to_owned();
-                let manifest = below(&package["manifest_path"]).unwrap_or_default();
-                let uses = package["dependencies"].as_array().into_iter().flatten();
-                let uses = uses.filter_map(|dependency| below(&dependency["path"])).collect();
-                let directory = manifest.parent().map(Path::to_owned).unwrap_or_default();
-                packages.insert(name, Member { directory, uses, hosted });
-            }
-        }
-        Ok(Packages(packages))
+    pub fn read() -> Result<Self, String> {
+        let packages = repository::packages(&repository::files()?)?;
+        Ok(Packages(packages.into_iter().map(|package| (package.name.clone(), package)).collect()))
     }
 
     /// Returns the package that has `file`: the one with the deepest directory.
@@ -92,13 +58,14 @@ impl Packages {
     /// Returns `changed` and the packages that lie in their directories: tests with a package of
     /// their own.
     fn with_tests(&self, changed: &BTreeSet<String>) -> Vec<&str> {
-        let inside = |package: &Member| {
+        let inside = |package: &Package| {
             changed.iter().any(|name| {
                 let of = &self.0[name].directory;
                 package.directory.starts_with(of) && !of.as_os_str().is_empty()
             })
         };
-        let packages = self.0.iter().filter(|(_, package)| package.hosted && inside(package));
+        let packages =
+            self.0.iter().filter(|(_, package)| package.workspace.as_os_str().is_empty() && inside(package));
         packages.map(|(name, _)| name.as_str()).collect()
     }
 
@@ -145,22 +112,16 @@ fn tests(name: &str) -> Job {
 /// # Errors
 ///
 /// The message of git, if it fails.
-pub fn files(root: &Path, base: Option<&str>) -> Result<Vec<PathBuf>, String> {
-    let upstream = said(root, "git", &["merge-base", "HEAD", "@{upstream}"]).ok();
+pub fn files(base: Option<&str>) -> Result<Vec<PathBuf>, String> {
+    let upstream = said(&["merge-base", "HEAD", "@{upstream}"]).ok();
     let base = base.or(upstream.as_deref()).unwrap_or("HEAD").to_owned();
-    let differ = said(root, "git", &["diff", "--name-only", &base])?;
-    let new = said(root, "git", &["ls-files", "--others", "--exclude-standard"])?;
+    let differ = said(&["diff", "--name-only", &base])?;
+    let new = said(&["ls-files", "--others", "--exclude-standard"])?;
     Ok(differ.lines().chain(new.lines()).map(PathBuf::from).collect())
 }
 
-fn said(root: &Path, program: &str, words: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(words).current_dir(root).output();
-    let output = output.map_err(|err| format!("{program}: {err}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(format!("{program} {}: {said}", words.join(" ")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+fn said(words: &[&str]) -> Result<String, String> {
+    Ok(repository::output(Command::new("git").args(words))?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -168,17 +129,18 @@ mod tests {
     use super::*;
 
     fn packages() -> Packages {
-        let package = |directory: &str, uses: &[&str], hosted| Member {
+        let package = |directory: &str, uses: &[&str], workspace: &str| Package {
             directory: directory.into(),
+            workspace: workspace.into(),
             uses: uses.iter().map(PathBuf::from).collect(),
-            hosted,
+            ..Package::default()
         };
         Packages(BTreeMap::from([
-            ("lib".to_owned(), package("crates/lib", &[], true)),
-            ("lib-tests".to_owned(), package("crates/lib/tests", &["crates/lib"], true)),
-            ("cli".to_owned(), package("crates/cli", &["crates/lib"], true)),
-            ("kernel".to_owned(), package("kernels/kernel", &["crates/cli"], false)),
-            ("other".to_owned(), package("crates/other", &[], true)),
+            ("lib".to_owned(), package("crates/lib", &[], "")),
+            ("lib-tests".to_owned(), package("crates/lib/tests", &["crates/lib"], "")),
+            ("cli".to_owned(), package("crates/cli", &["crates/lib"], "")),
+            ("kernel".to_owned(), package("kernels/kernel", &["crates/cli"], "kernels")),
+            ("other".to_owned(), package("crates/other", &[], "")),
         ]))
     }
 
@@ -224,14 +186,5 @@ mod tests {
     fn documents_are_of_no_package() {
         assert_eq!(selected(&["docs/a.md"]).0, ["format", "prose"]);
         assert_eq!(selected(&["README.md"]).0, ["format", "prose"]);
-    }
-
-    #[test]
-    fn manifests_of_the_repository_are_read() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-        let packages = Packages::read(&root).unwrap();
-        assert_eq!(packages.of(Path::new("crates/ptarmigan/tests/all/main.rs")), Some("ptarmigan-tests"));
-        let all = packages.dependants(&BTreeSet::from(["ptarmigan".to_owned()]));
-        assert!(all.contains("ptarmigan-cli") && all.contains("ptarmigan-kernel") && !all.contains("ptsan"));
     }
 }

@@ -241,12 +241,12 @@ impl Ci {
     }
 
     fn changed(&mut self, base: Option<&str>) -> Result<bool, String> {
-        let files = changed::files(&self.root, base)?;
+        let files = changed::files(base)?;
         if files.is_empty() {
             println!("Nothing has changed.");
             return Ok(true);
         }
-        let Selection { jobs, rest, packages } = Packages::read(&self.root)?.select(&self.table, &files);
+        let Selection { jobs, rest, packages } = Packages::read()?.select(&self.table, &files);
         println!(
             "{} files of {}",
             files.len(),

@@ -1,6 +1,7 @@
 //! Keeps the report of jobs that do not run for each change: when each ran last, on which tree, and
 //! how it ended. Chooses those of the next slice.
 use super::jobs::{Job, Tier};
+use crate::repository;
 use jiff::civil::Date;
 use std::{
     collections::BTreeMap,
@@ -161,19 +162,14 @@ pub fn tree(root: &Path) -> Result<String, String> {
     let index = root.join("target").join(format!("ci-index-{}", std::process::id()));
     std::fs::create_dir_all(root.join("target")).map_err(|err| format!("target: {err}"))?;
     let git = |words: &[&str]| {
-        let output = Command::new("git").args(words).current_dir(root).env("GIT_INDEX_FILE", &index).output();
-        let output = output.map_err(|err| format!("git: {err}"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(format!("git {}: {said}", words.join(" ")));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        let mut git = Command::new("git");
+        repository::output(git.args(words).current_dir(root).env("GIT_INDEX_FILE", &index))
     };
     let hash = git(&["add", "--all"])
         .and_then(|_| git(&["rm", "--quiet", "--cached", "--ignore-unmatch", FILE]))
         .and_then(|_| git(&["write-tree"]));
     let _ = std::fs::remove_file(&index);
-    hash.map(|hash| hash[..hash.len().min(12)].to_owned())
+    hash.map(|hash| hash.trim().chars().take(12).collect())
 }
 
 #[cfg(test)]

@@ -55,25 +55,28 @@ impl Ended {
 /// Ends all jobs when this program is told to end.
 pub fn end_jobs_on_signals() {
     extern "C" fn end(_: libc::c_int) {
-        end_all();
-        // SAFETY: it may be called by handlers of signals, and ends this process.
+        for _ in 0..3 {
+            GROUPS.iter().for_each(end_group);
+            // SAFETY: handlers of signals may call it; no memory is concerned.
+            unsafe { libc::usleep(50_000) };
+        }
+        // SAFETY: handlers of signals may call it, and it ends this process.
         unsafe { libc::_exit(130) };
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler calls functions that handlers may call: it loads atomics, kills, and
-        // ends the process.
+        // SAFETY: the handler calls functions that handlers may call: it loads atomics, kills,
+        // sleeps, and ends the process.
         unsafe { libc::signal(signal, end as *const () as libc::sighandler_t) };
     }
 }
 
-/// Ends all jobs that run.
-pub fn end_all() {
-    for group in &GROUPS {
-        let group = group.swap(0, SeqCst);
-        if group > 0 {
-            // SAFETY: no memory is concerned; the group is that of a child that was not waited for.
-            unsafe { libc::kill(-group, libc::SIGTERM) };
-        }
+/// Tells a job to end. A shell that is about to start a command can miss it: the caller tells it
+/// again.
+fn end_group(group: &AtomicI32) {
+    let group = group.load(SeqCst);
+    if group > 0 {
+        // SAFETY: no memory is concerned; the group is that of a child that was not waited for.
+        unsafe { libc::kill(-group, libc::SIGTERM) };
     }
 }
 
@@ -119,7 +122,7 @@ pub fn run(root: &Path, job: &Job, lane: usize, ended: &AtomicBool) -> io::Resul
             break status;
         }
         if ended.load(SeqCst) {
-            end_all();
+            end_group(group);
         }
         bar.tick();
         std::thread::sleep(Duration::from_millis(100));
@@ -215,7 +218,7 @@ mod tests {
     #[test]
     fn a_job_ends_when_another_has_failed() {
         let root = root("ends");
-        let ended = run(&root, &job("e", "sleep 100"), 1, &AtomicBool::new(true)).unwrap();
+        let ended = run(&root, &job("e", "sleep 100; sleep 100"), 1, &AtomicBool::new(true)).unwrap();
         assert!(ended.failed.is_some() && ended.wall < Duration::from_secs(50));
         fs::remove_dir_all(root).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Copies the workspace, compiles mutants into the copy, and builds its tests.
 use super::judge::Executable;
-use super::source::{Mutant, switch, switched};
+use super::source::{Branch, Mutant, switch, switched};
 use crate::repository;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,35 +10,68 @@ use std::process::{Command, Stdio};
 use std::{fs, io};
 
 /// The root of the crate that mutants are of.
-const ROOT: &str = "crates/ptarmigan/src/lib.rs";
+pub const ROOT: &str = "crates/ptarmigan/src/lib.rs";
 /// Packages with tests of the library.
 const PACKAGES: [&str; 3] = ["ptarmigan", "ptarmigan-tests", "ptarmigan-ptsan-tests"];
-/// Tests that read sources and run no code of the library.
-const OF_SOURCES: [&str; 1] = ["mistakes"];
 
 /// A copy of the workspace, with its own artefacts.
 pub struct Copy {
     tree: PathBuf,
     target: PathBuf,
+    /// Flags of the compiler, beside one that makes lints no errors.
+    flags: &'static str,
+    /// Variables of the environment of cargo.
+    variables: &'static [(&'static str, &'static str)],
 }
 
 impl Copy {
-    /// Copies the files that git knows, or would, of the workspace in the current directory. Files
-    /// that are the same stay as old as they are, so that cargo does not build them again.
-    pub fn new(place: &Path, sources: &BTreeMap<String, String>) -> Result<Self, String> {
-        let copy = Copy { tree: place.join("tree"), target: place.join("target") };
+    /// Copies the files that git knows, or would, of the workspace in the current directory; a
+    /// caller that changes some of them leaves them to [`put`](Self::put). Files that are the same
+    /// stay as old as they are, so that cargo does not build them again.
+    pub fn new(
+        place: &Path,
+        is_changed: impl Fn(&str) -> bool,
+        flags: &'static str,
+        variables: &'static [(&'static str, &'static str)],
+    ) -> Result<Self, String> {
+        let copy = Copy { tree: place.join("tree"), target: place.join("target"), flags, variables };
         let mut kept = BTreeSet::new();
         for from in repository::files()? {
-            let (name, to) = (from.display().to_string(), copy.tree.join(&from));
-            kept.insert(to.clone());
-            if sources.contains_key(&name) || name == ROOT {
-                continue;
+            let name = from.display().to_string();
+            kept.insert(copy.tree.join(&from));
+            if !is_changed(&name) {
+                copy.put(&name, &fs::read(&from).map_err(|e| format!("{name}: {e}"))?)?;
             }
-            put(&to, &fs::read(&from).map_err(|e| format!("{name}: {e}"))?)
-                .map_err(|e| format!("{name}: {e}"))?;
         }
         remove_others(&copy.tree, &kept).map_err(|e| format!("{}: {e}", copy.tree.display()))?;
         Ok(copy)
+    }
+
+    /// Writes a file of the copy.
+    pub fn put(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
+        put(&self.tree.join(name), bytes).map_err(|e| format!("{name}: {e}"))
+    }
+
+    /// Writes files with branches compiled into them. Returns the lines of the branches.
+    pub fn put_branches(
+        &self,
+        sources: &BTreeMap<String, String>,
+        branches: &[Branch],
+    ) -> Result<Lines, String> {
+        let mut lines = Lines::default();
+        for (name, source) in sources {
+            let own: Vec<&Branch> = branches.iter().filter(|branch| branch.file == *name).collect();
+            let (source, of) = switched(source, &own);
+            self.put(name, source.as_bytes())?;
+            lines.0.insert(name.clone(), of);
+        }
+        Ok(lines)
+    }
+
+    /// Writes the root of a crate, with the switch of branches whose numbers end at `count`.
+    pub fn put_switch(&self, root: &str, count: usize) -> Result<(), String> {
+        let text = fs::read_to_string(root).map_err(|e| format!("{root}: {e}"))? + &switch(count);
+        self.put(root, text.as_bytes())
     }
 
     /// Compiles mutants into the copy: all, each under its number. Returns their lines by file.
@@ -47,29 +80,23 @@ impl Copy {
         sources: &BTreeMap<String, String>,
         mutants: &[(usize, &Mutant)],
     ) -> Result<Lines, String> {
-        let mut lines = Lines::default();
-        for (name, source) in sources {
-            let own: Vec<(usize, &Mutant)> =
-                mutants.iter().filter(|(_, m)| m.file == *name).copied().collect();
-            let (source, of) = switched(source, &own);
-            put(&self.tree.join(name), source.as_bytes()).map_err(|e| format!("{name}: {e}"))?;
-            lines.0.insert(name.clone(), of);
-        }
-        let root = fs::read_to_string(ROOT).map_err(|e| format!("{ROOT}: {e}"))? + &switch(mutants.len());
-        put(&self.tree.join(ROOT), root.as_bytes()).map_err(|e| format!("{ROOT}: {e}"))?;
-        Ok(lines)
+        self.put_switch(ROOT, mutants.len())?;
+        let branches: Vec<Branch> =
+            mutants.iter().map(|(number, m)| m.branch(*number, &sources[&m.file])).collect();
+        self.put_branches(sources, &branches)
     }
 
-    /// Runs cargo in the copy. Returns its messages.
-    fn cargo(&self, arguments: &[&str]) -> Result<(bool, Vec<Value>), String> {
+    /// Runs cargo in the copy. Returns whether it succeeded, and its messages.
+    pub fn cargo(&self, arguments: &[&str]) -> Result<(bool, Vec<Value>), String> {
         let output = Command::new("cargo")
             .args(arguments)
             .args(["--message-format", "json"])
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_INCREMENTAL", "0")
+            .envs(self.variables.iter().copied())
             // A mutant may break a lint.
-            .env("RUSTFLAGS", "--cap-lints=warn")
+            .env("RUSTFLAGS", format!("--cap-lints=warn {}", self.flags).trim_end())
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .output()
@@ -95,15 +122,12 @@ impl Copy {
         if !passed {
             return lines.blamed(&messages).map(Err);
         }
-        let executables = messages.iter().filter_map(executable);
-        Ok(Ok(executables
-            .filter(|e| !OF_SOURCES.iter().any(|name| e.name.ends_with(&format!("/{name}"))))
-            .collect()))
+        Ok(Ok(messages.iter().filter_map(executable).collect()))
     }
 }
 
 /// Reads the message about an executable of tests.
-fn executable(message: &Value) -> Option<Executable> {
+pub fn executable(message: &Value) -> Option<Executable> {
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
         return None;
     }
@@ -129,7 +153,7 @@ impl Lines {
     /// # Errors
     ///
     /// The first error, if there is no mutant in the lines of any.
-    fn blamed(&self, messages: &[Value]) -> Result<BTreeSet<usize>, String> {
+    pub fn blamed(&self, messages: &[Value]) -> Result<BTreeSet<usize>, String> {
         let mut blamed = BTreeSet::new();
         let mut first = None;
         for message in messages.iter().map(|m| &m["message"]).filter(|m| m["level"] == "error") {

@@ -202,12 +202,12 @@ impl Runner for Processes<'_> {
 }
 
 /// Reads a list of tests.
-fn names(list: &str) -> Vec<String> {
+pub fn names(list: &str) -> Vec<String> {
     list.lines().filter_map(|line| line.strip_suffix(": test").map(str::to_owned)).collect()
 }
 
 /// Runs a command; at the limit, it is killed with its children.
-fn wait(command: &mut Command, limit: Duration) -> Outcome {
+pub fn wait(command: &mut Command, limit: Duration) -> Outcome {
     let start = Instant::now();
     let Ok(mut child) = command.process_group(0).spawn() else { return Outcome::Failed };
     let mut pause = Duration::from_millis(1);

@@ -4,10 +4,10 @@
 //! of the library, where a variable of the environment switches one on. So there is one build,
 //! however many mutants there are. Each test runs once without a mutant, and notes the mutants that
 //! it comes to, so that no mutant is tried by tests that cannot notice it.
-mod build;
-mod judge;
+pub mod build;
+pub mod judge;
 mod list;
-mod source;
+pub mod source;
 mod state;
 
 use build::Copy;
@@ -91,7 +91,8 @@ fn tried(args: &MutantsArgs) -> Result<Report, String> {
     if args.again {
         state.forget_survivors();
     }
-    let copy = Copy::new(&place, &sources)?;
+    let is_changed = |name: &str| name == build::ROOT || sources.contains_key(name);
+    let copy = Copy::new(&place, is_changed, "", &[])?;
     let executables = built(&copy, &sources, &order, args.count, &mut state)?;
     let drawn = drawn(&order, &state);
     let mut processes = Processes { executables: &executables, seen: &place.join("seen") };

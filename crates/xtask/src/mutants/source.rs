@@ -41,6 +41,12 @@ impl Mutant {
         hash(self.id().as_bytes(), seed)
     }
 
+    /// Returns the branch of its number.
+    pub fn branch(&self, number: usize, source: &str) -> Branch {
+        let changed = self.mutated(source);
+        Branch { file: self.file.clone(), number, body: self.body.clone(), changed }
+    }
+
     fn mutated(&self, source: &str) -> String {
         let (before, after) =
             (&source[self.body.start..self.span.start], &source[self.span.end..self.body.end]);
@@ -83,7 +89,7 @@ fn body_at(source: &str, span: Range<usize>) -> Option<usize> {
 }
 
 /// Whether two branches of a body can stand side by side, and be chosen at run time.
-fn is_switchable(signature: &str) -> bool {
+pub fn is_switchable(signature: &str) -> bool {
     let words: Vec<&str> = signature.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
     let is_const =
         words.windows(3).any(|w| w[0] == "const" && (w[1] == "fn" || w[1] == "unsafe" && w[2] == "fn"));
@@ -164,22 +170,35 @@ pub fn parse(list: &str, files: &BTreeMap<String, String>) -> Result<Vec<Mutant>
     Ok(mutants)
 }
 
-/// Compiles mutants of one file into its source: each is a branch of its function's body, taken if
-/// its number is switched on. Returns the source, and the lines of the mutants.
-pub fn switched(source: &str, mutants: &[(usize, &Mutant)]) -> (String, Vec<(Range<usize>, usize)>) {
-    let mut bodies: BTreeMap<usize, Vec<(usize, &Mutant)>> = BTreeMap::new();
-    for &(number, mutant) in mutants {
-        bodies.entry(mutant.body.start).or_default().push((number, mutant));
+/// The body of a function with a change, compiled beside the body as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// The file, from the root of the workspace.
+    pub file: String,
+    /// The number that switches it on.
+    pub number: usize,
+    /// The bytes of the body, without braces.
+    pub body: Range<usize>,
+    /// The body with the change.
+    pub changed: String,
+}
+
+/// Compiles branches of one file into its source: each is taken if its number is switched on.
+/// Returns the source, and the lines of the branches with their numbers.
+pub fn switched(source: &str, branches: &[&Branch]) -> (String, Vec<(Range<usize>, usize)>) {
+    let mut bodies: BTreeMap<usize, Vec<&Branch>> = BTreeMap::new();
+    for branch in branches {
+        bodies.entry(branch.body.start).or_default().push(branch);
     }
     let (mut out, mut lines, mut at) = (String::new(), Vec::new(), 0);
-    for (start, mutants) in bodies {
+    for (start, branches) in bodies {
         out += &source[at..start];
-        for &(number, mutant) in &mutants {
+        for Branch { number, changed, .. } in &branches {
             let from = 1 + out.matches('\n').count();
-            out += &format!("\nif crate::mutant_is_on({number}) {{\n{}\n}} else ", mutant.mutated(source));
-            lines.push((from..1 + out.matches('\n').count(), number));
+            out += &format!("\nif crate::mutant_is_on({number}) {{\n{changed}\n}} else ");
+            lines.push((from..1 + out.matches('\n').count(), *number));
         }
-        let end = mutants[0].1.body.end;
+        let end = branches[0].body.end;
         out += &format!("{{{}}}\n", &source[start..end]);
         at = end;
     }
@@ -288,8 +307,8 @@ mod tests {
     #[test]
     fn each_mutant_is_a_branch_and_its_lines_are_known() {
         let mutants = mutants();
-        let numbered: Vec<(usize, &Mutant)> = mutants.iter().enumerate().map(|(i, m)| (i + 1, m)).collect();
-        let (source, lines) = switched(SOURCE, &numbered);
+        let branches: Vec<Branch> = (1..).zip(&mutants).map(|(number, m)| m.branch(number, SOURCE)).collect();
+        let (source, lines) = switched(SOURCE, &branches.iter().collect::<Vec<_>>());
         let all: Vec<&str> = source.lines().collect();
         for (range, number) in &lines {
             let inside = all[range.start - 1..range.end].join("\n");

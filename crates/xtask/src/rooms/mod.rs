@@ -71,8 +71,11 @@ mod tests {
     #[test]
     fn a_file_belongs_to_the_nearest_crate_above_it() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let package =
-            Package { directory: root.clone(), roots: vec![root.join("main.rs"), root.join("rooms/mod.rs")] };
+        let package = Package {
+            directory: root.clone(),
+            roots: vec![root.join("main.rs"), root.join("rooms/mod.rs")],
+            ..Package::default()
+        };
         let files = ["main.rs", "lines.rs", "rooms/mod.rs", "rooms/order.rs", "rooms/circles.rs"];
         let files: Vec<PathBuf> = files.iter().map(|file| root.join(file)).collect();
         let crates = crates(&[package], &files).unwrap();

@@ -16,7 +16,8 @@
 //! * I9 Tables are the same with and without lists.
 //! * I10 Constructed tops show the kernel map as it is.
 //!
-//! `models/run --invariants` makes a mistake against each of them, which its test has to notice.
+//! `cargo xtask mistakes --list invariants` makes a mistake against each of them, which its test
+//! must notice.
 use crate::common;
 mod run;
 use common::world::World;
