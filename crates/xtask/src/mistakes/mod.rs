@@ -135,7 +135,7 @@ fn made(args: &MistakesArgs) -> Result<bool, String> {
     let lists = lists(Path::new(""))?;
     let wanted = wanted(&lists.mistakes, args);
     if wanted.is_empty() {
-        return Err("no mistake has these numbers and this title".into());
+        return Err("no mistake has these numbers and this title; the titles are in models/".into());
     }
     if args.stale {
         println!("{} mistakes, none of them stale", wanted.len());
