@@ -1,9 +1,10 @@
 //! Builds copies of the workspace with mistakes compiled into them, and runs their tests.
 use super::list::{Edit, Mistake, edited};
+use super::lists::Lists;
 use super::tokens::{Token, functions, tokens};
-use super::{Lists, Outcome, Verdict, wait};
+use super::verdict::Verdict;
 use crate::mutants::build::{Copy, Lines, executable};
-use crate::mutants::judge::{Executable, names};
+use crate::mutants::judge::{Executable, Outcome, names, wait};
 use crate::mutants::source::{Branch, ON, is_switchable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

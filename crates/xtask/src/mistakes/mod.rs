@@ -9,21 +9,21 @@
 //! of bodies, for example in a constant, is built alone.
 mod build;
 mod list;
+mod lists;
 mod tests_of;
 mod tokens;
+mod verdict;
 
-use crate::mutants::judge::{Outcome, wait};
 use build::{Build, Kind};
 use clap::Args;
-use list::{Edit, Mistake, parse};
-use std::collections::BTreeMap;
-use std::fs;
+use list::Mistake;
+use lists::{LISTS, Made, lists};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use tests_of::Sources;
+use verdict::Verdict;
 
 /// Options of `cargo xtask mistakes`.
 #[derive(Args)]
@@ -48,8 +48,6 @@ pub struct MistakesArgs {
     stale: bool,
 }
 
-/// The lists, in `models`.
-const LISTS: [&str; 4] = ["mutations", "invariants", "owners", "museum"];
 /// The copies with their artefacts.
 const PLACE: &str = "target/mistakes";
 
@@ -79,55 +77,6 @@ pub fn run(args: &MistakesArgs) -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// A mistake with the changes that make it.
-struct Made {
-    mistake: Mistake,
-    edits: Vec<Edit>,
-}
-
-/// All mistakes, and the files that they are made in.
-struct Lists {
-    mistakes: Vec<Made>,
-    sources: BTreeMap<String, String>,
-}
-
-/// Reads all lists below the root of the workspace.
-///
-/// # Errors
-///
-/// One line for each mistake that is stale.
-fn lists(root: &Path) -> Result<Lists, String> {
-    let read = |name: &str| {
-        fs::read_to_string(root.join(name))
-            .map_err(|e| format!("{name}: {e}; run it in the root of the repository"))
-    };
-    let mut lists = Lists { mistakes: Vec::new(), sources: BTreeMap::new() };
-    let (mut stale, mut tests) = (Vec::new(), Sources::new(root));
-    for name in LISTS {
-        let name = format!("models/{name}");
-        for mistake in parse(&name, &read(&name)?)? {
-            if !lists.sources.contains_key(&mistake.file) {
-                let text = read(&mistake.file).map_err(|_| {
-                    format!("{}: there is no file {}; correct its line file:", mistake.place, mistake.file)
-                });
-                match text {
-                    Ok(text) => _ = lists.sources.insert(mistake.file.clone(), text),
-                    Err(why) => {
-                        stale.push(why);
-                        continue;
-                    }
-                }
-            }
-            let edits = mistake.edits(&lists.sources[&mistake.file]);
-            match edits.and_then(|edits| tests.check(&mistake).map(|()| edits)) {
-                Ok(edits) => lists.mistakes.push(Made { mistake, edits }),
-                Err(why) => stale.push(why),
-            }
-        }
-    }
-    if stale.is_empty() { Ok(lists) } else { Err(format!("stale:\n{}", stale.join("\n"))) }
 }
 
 /// Makes the mistakes that are wanted. Returns whether all are noticed.
@@ -185,19 +134,6 @@ fn wanted(mistakes: &[Made], args: &MistakesArgs) -> Vec<usize> {
     let of_range =
         (1..).zip(of_list).filter(|(n, _)| args.range.as_ref().is_none_or(|range| range.0.contains(n)));
     of_range.map(|(_, (number, _))| number).step_by(args.every.max(1)).collect()
-}
-
-/// The result of the tests of a mistake.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
-    Noticed,
-    Survived,
-    /// The tests did not end in the time.
-    Hangs,
-    /// It does not compile; the first error.
-    Broken(String),
-    /// Other tests than the one that may fail; all that do.
-    Others(Vec<String>),
 }
 
 #[derive(Default)]
@@ -279,6 +215,8 @@ fn cpu_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::list::parse;
+    use super::lists::Lists;
     use super::*;
     use clap::Parser;
     use std::sync::OnceLock;
