@@ -142,9 +142,7 @@ impl<'l> Build<'l> {
     /// does not compile as a branch is none any more.
     pub fn all(&mut self, wanted: &[&Mistake]) -> Result<(), String> {
         let executables: BTreeSet<&str> = wanted.iter().map(|mistake| mistake.executable.as_str()).collect();
-        let tests = wanted.iter().filter(|mistake| mistake.executable == MODULES_OF);
-        let modules = tests.flat_map(|mistake| &mistake.tests).filter_map(|test| test.split("::").next());
-        self.put_modules(modules.collect())?;
+        self.put_modules(wanted)?;
         let executables = &executables;
         loop {
             let lines = self.copy.put_branches(&self.sources, &self.branches)?;
@@ -177,13 +175,16 @@ impl<'l> Build<'l> {
         wanted.iter().try_for_each(|mistake| self.tests(mistake).map(drop))
     }
 
-    /// Writes the root of the tests with these modules and those that they use.
-    fn put_modules(&self, wanted: BTreeSet<&str>) -> Result<(), String> {
+    /// Writes the root of the tests with the modules that mistakes name, and those that they use.
+    fn put_modules(&self, wanted: &[&Mistake]) -> Result<(), String> {
+        let tests = wanted.iter().filter(|mistake| mistake.executable == MODULES_OF);
+        let named = tests.flat_map(|mistake| &mistake.tests).filter_map(|test| test.split("::").next());
+        let named: BTreeSet<&str> = named.collect();
         let read = |file: &Path| fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()));
         let root = Path::new(MODULES);
         let all = read(root)?;
         let mut wanted: BTreeSet<&str> =
-            modules(&all).map(|(name, _)| name).filter(|name| wanted.contains(name)).collect();
+            modules(&all).map(|(name, _)| name).filter(|name| named.contains(name)).collect();
         let directory = root.parent().unwrap_or(root);
         let mut todo: Vec<&str> = wanted.iter().copied().collect();
         while let Some(module) = todo.pop() {
@@ -306,6 +307,7 @@ impl<'l> Build<'l> {
         let made = &self.lists.mistakes[number - 1];
         if self.is_alone(number) {
             self.restore()?;
+            self.put_modules(&[&made.mistake])?;
             let file = &made.mistake.file;
             self.copy.put(file, edited(&self.lists.sources[file], 0, &made.edits).as_bytes())?;
             self.changed = Some(file.clone());
