@@ -52,7 +52,8 @@ impl Kind {
 /// No test needs debug information, which takes time to write and to link.
 const VARIABLES: &[(&str, &str)] = &[("CARGO_PROFILE_DEV_DEBUG", "0")];
 
-/// Tests that pass with a mistake are run again for this time: real threads do not race in each run.
+/// Tests that pass with a mistake are run again for this time: real threads do not race in each
+/// run.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The file with tests that passed without a mistake.
