@@ -7,6 +7,9 @@ export CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never NO_COLOR=1 CARGO_IN
 export KERNEL_TIMEOUT=${KERNEL_TIMEOUT:-300}
 trap 'times >"$CI_TIMES"' EXIT
 
+# The program that runs the jobs: `cargo xtask` would wait for the builds of the other lane.
+xtask() { "$CI_XTASK" "$@"; }
+
 # Runs commands at once, as most boots keep one CPU busy. Prints what each has printed, one after
 # the other.
 together() {

@@ -47,6 +47,11 @@ impl CheckStep {
             command.args(words.split(' '));
             command
         };
+        let own = |name: &str| {
+            let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "cargo-xtask".into()));
+            command.arg(name);
+            command
+        };
         match self {
             CheckStep::Format => cargo("fmt --all --check"),
             CheckStep::Spelling => {
@@ -59,10 +64,10 @@ impl CheckStep {
                 command.args(["-c", &line]);
                 command
             }
-            CheckStep::Prose => cargo("xtask prose"),
-            CheckStep::Rooms => cargo("xtask rooms"),
-            CheckStep::Pages => cargo("xtask pages"),
-            CheckStep::Names => cargo("xtask names"),
+            CheckStep::Prose => own("prose"),
+            CheckStep::Rooms => own("rooms"),
+            CheckStep::Pages => own("pages"),
+            CheckStep::Names => own("names"),
             CheckStep::Lints => cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
             CheckStep::Tests => cargo("test -p ptarmigan --lib --quiet"),
         }

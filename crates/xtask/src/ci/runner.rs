@@ -7,7 +7,10 @@ use std::{
     os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicI32, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
@@ -95,7 +98,9 @@ pub fn run(root: &Path, job: &Job, lane: usize, ended: &AtomicBool) -> io::Resul
 
     let mut bash = Command::new("bash");
     bash.arg("-c").arg(&job.run).current_dir(root);
-    bash.env("BASH_ENV", root.join(".ci/prelude.sh")).env("CI_TIMES", &times);
+    bash.env("BASH_ENV", root.join(".ci/prelude.sh"))
+        .env("CI_TIMES", &times)
+        .env("CI_XTASK", own_copy(&logs)?);
     bash.env("PART", job.part.to_string()).env("PARTS", job.parts.unwrap_or(1).to_string());
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
         bash.env_remove(name);
@@ -132,6 +137,18 @@ pub fn run(root: &Path, job: &Job, lane: usize, ended: &AtomicBool) -> io::Resul
     let cpu = fs::read_to_string(&times).ok().and_then(|text| cpu(&text));
     let _ = fs::remove_file(&times);
     Ok(Ended { failed: failure(status), wall: start.elapsed(), cpu, log })
+}
+
+/// Copies this program to where no build replaces it, once.
+fn own_copy(logs: &Path) -> io::Result<&'static Path> {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(copy) = COPY.get() {
+        return Ok(copy);
+    }
+    let (new, copy) = (logs.join(format!("xtask-{}", std::process::id())), logs.join("xtask"));
+    fs::copy(std::env::current_exe()?, &new)?;
+    fs::rename(new, &copy)?;
+    Ok(COPY.get_or_init(|| copy))
 }
 
 fn failure(status: ExitStatus) -> Option<String> {
