@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::{
-        OnceLock,
+        Mutex, PoisonError,
         atomic::{AtomicBool, AtomicI32, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -139,16 +139,17 @@ pub fn run(root: &Path, job: &Job, lane: usize, ended: &AtomicBool) -> io::Resul
     Ok(Ended { failed: failure(status), wall: start.elapsed(), cpu, log })
 }
 
-/// Copies this program to where no build replaces it, once.
-fn own_copy(logs: &Path) -> io::Result<&'static Path> {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(copy) = COPY.get() {
-        return Ok(copy);
+/// Copies this program to where no build replaces it, once for all lanes.
+fn own_copy(logs: &Path) -> io::Result<PathBuf> {
+    static COPY: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut made = COPY.lock().unwrap_or_else(PoisonError::into_inner);
+    if made.is_none() {
+        let (new, copy) = (logs.join(format!("xtask-{}", std::process::id())), logs.join("xtask"));
+        fs::copy(std::env::current_exe()?, &new)?;
+        fs::rename(new, &copy)?;
+        *made = Some(copy);
     }
-    let (new, copy) = (logs.join(format!("xtask-{}", std::process::id())), logs.join("xtask"));
-    fs::copy(std::env::current_exe()?, &new)?;
-    fs::rename(new, &copy)?;
-    Ok(COPY.get_or_init(|| copy))
+    Ok(made.clone().unwrap_or_default())
 }
 
 fn failure(status: ExitStatus) -> Option<String> {
