@@ -91,7 +91,6 @@ fn code_of_the_guide_is_that_of_the_kernel() {
     let blocks: Vec<&str> = guide.split("```").skip(1).step_by(2).collect();
     let rust: Vec<&str> = blocks.iter().filter_map(|block| block.strip_prefix("rust,ignore\n")).collect();
     assert!(rust.len() == 1 && kernel.contains(rust[0]), "{rust:#?}");
-    assert!(guide.lines().count() <= 260, "{} lines", guide.lines().count());
 }
 
 #[test]
