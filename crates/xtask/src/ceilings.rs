@@ -1,4 +1,5 @@
 //! Reads limits of counts, and ceilings for what is above its limit today: a ceiling may only fall.
+use crate::repository;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ impl Ceilings {
     ///
     /// A text that names the line, if the file cannot be read or a line is not of the three kinds.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|err| format!("{}: {err}", path.display()))?;
+        let text = repository::read(path)?;
         Self::parse(path, &text).map_err(|err| format!("{}:{err}", path.display()))
     }
 

@@ -121,7 +121,7 @@ impl Part {
     fn read(name: String, directory: &Path, files: &[PathBuf]) -> Result<Self, String> {
         let mut part = Part { name, lines: Lines::default(), files: Vec::new() };
         for file in files.iter().filter(|file| file.starts_with(directory)) {
-            let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+            let text = repository::read(file)?;
             let lines = Lines::of(&text, repository::is_test(file));
             part.lines.add(lines);
             part.files.push((file.clone(), lines));

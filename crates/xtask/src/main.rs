@@ -15,11 +15,13 @@ mod mistakes;
 #[cfg(unix)]
 mod mutants;
 mod names;
+mod outcome;
 mod pages;
 mod pictures;
 mod prose;
 mod repository;
 mod rooms;
+mod tokens;
 
 /// Checks of the workspace beside its tests.
 #[derive(Parser)]

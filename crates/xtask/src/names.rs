@@ -1,6 +1,7 @@
 //! Counts type names that are defined more than once in a crate, and fails above a limit.
 use crate::ceilings::Ceilings;
 use crate::lines::{LineKind, kinds};
+use crate::outcome;
 use crate::repository;
 use clap::Args;
 use std::collections::BTreeMap;
@@ -91,35 +92,35 @@ fn defined(line: &str) -> Option<&str> {
 
 /// Runs `cargo xtask names`.
 pub fn run(args: &NamesArgs) -> ExitCode {
-    let read = || Ok::<_, String>((Ceilings::read(Path::new(LIST))?, names()?));
-    let (list, crates) = match read() {
-        Ok(read) => read,
-        Err(err) => {
-            eprintln!("cargo xtask names: {err}");
-            return ExitCode::from(2);
-        }
-    };
-    if let Some(of) = &args.of {
-        let Some(names) = crates.get(&of.components().collect::<PathBuf>()) else {
-            eprintln!(
-                "cargo xtask names: {} is not the directory of the root of a crate with types",
-                of.display()
-            );
-            return ExitCode::from(2);
-        };
-        for (name, places) in names.several() {
-            let places = places.iter().map(|place| format!("{}:{}", place.file.display(), place.line));
-            println!("{name}: {}", places.collect::<Vec<_>>().join(", "));
-        }
-        return ExitCode::SUCCESS;
+    let checked = names().and_then(|crates| match &args.of {
+        Some(of) => print_places(&crates, of).map(|()| true),
+        None => check(&crates),
+    });
+    outcome::exit("names", checked)
+}
+
+/// Prints the names that the crate with its root in `of` defines more than once.
+fn print_places(crates: &BTreeMap<PathBuf, Names>, of: &Path) -> Result<(), String> {
+    let names = crates
+        .get(&of.components().collect::<PathBuf>())
+        .ok_or_else(|| format!("{} is not the directory of the root of a crate with types", of.display()))?;
+    for (name, places) in names.several() {
+        let places = places.iter().map(|place| format!("{}:{}", place.file.display(), place.line));
+        println!("{name}: {}", places.collect::<Vec<_>>().join(", "));
     }
+    Ok(())
+}
+
+/// Prints the share of each crate. Returns whether none is above its limit.
+fn check(crates: &BTreeMap<PathBuf, Names>) -> Result<bool, String> {
+    let list = Ceilings::read(Path::new(LIST))?;
     println!("{:<34} {:>6} {:>8} {:>8} {:>8}", "types", "names", "several", "percent", "ceiling");
     let row = |name: &str, names: &Names, ceiling: String| {
         let (all, several, percent) = (names.0.len(), names.several().count(), names.percent());
         println!("{name:<34} {all:>6} {several:>8} {percent:>8} {ceiling:>8}");
     };
     let mut whole = Names::default();
-    for (directory, names) in &crates {
+    for (directory, names) in crates {
         let ceiling = list.ceiling(directory).map_or_else(String::new, |ceiling| ceiling.to_string());
         row(&directory.display().to_string(), names, ceiling);
         for (name, places) in &names.0 {
@@ -128,25 +129,19 @@ pub fn run(args: &NamesArgs) -> ExitCode {
     }
     row("all", &whole, String::new());
     let counts: Vec<_> = crates.iter().map(|(name, names)| (name.clone(), names.percent())).collect();
-    let failures = list.failures(&counts, "% of its type names defined more than once");
-    failures.iter().for_each(|failure| eprintln!("FAILED: {failure}"));
-    if failures.is_empty() {
-        return ExitCode::SUCCESS;
+    let passed = outcome::passed(&list.failures(&counts, "% of its type names defined more than once"));
+    if !passed {
+        eprintln!("`cargo xtask names DIRECTORY` lists the names of a crate with their places.");
     }
-    eprintln!("`cargo xtask names DIRECTORY` lists the names of a crate with their places.");
-    ExitCode::FAILURE
+    Ok(passed)
 }
 
 /// Returns the type names of each crate that has any, by the directory of its root.
 fn names() -> Result<BTreeMap<PathBuf, Names>, String> {
     let files = repository::files()?;
-    let directories = repository::crates(&repository::packages(&files)?);
     let mut crates: BTreeMap<PathBuf, Names> = BTreeMap::new();
-    for file in files.iter().filter(|file| repository::is_kind(file, "rs")) {
-        if let Some(directory) = repository::crate_of(file, &directories) {
-            let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-            crates.entry(directory.to_owned()).or_default().add(file, &text);
-        }
+    for (directory, file) in repository::sources(&files, &repository::packages(&files)?) {
+        crates.entry(directory.to_owned()).or_default().add(file, &repository::read(file)?);
     }
     crates.retain(|_, names| !names.0.is_empty());
     Ok(crates)

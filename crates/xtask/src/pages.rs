@@ -1,5 +1,6 @@
 //! Counts the words of each page and of the whole, as `wc -w` does, and fails above a limit.
 use crate::ceilings::Ceilings;
+use crate::outcome;
 use crate::repository;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,23 +10,19 @@ const LIST: &str = "crates/xtask/lists/pages.list";
 
 /// Runs `cargo xtask pages`.
 pub fn run() -> ExitCode {
-    let read = || Ok::<_, String>((Ceilings::read(Path::new(LIST))?, count(&repository::files()?)?));
-    let (list, pages) = match read() {
-        Ok(read) => read,
-        Err(err) => {
-            eprintln!("cargo xtask pages: {err}");
-            return ExitCode::from(2);
-        }
-    };
+    outcome::exit("pages", check())
+}
+
+/// Prints the words of all pages. Returns whether none has too many.
+fn check() -> Result<bool, String> {
+    let (list, pages) = (Ceilings::read(Path::new(LIST))?, count(&repository::files()?)?);
     println!("{:<50} {:>10} {:>8} {:>8} {:>8}", "page", "kind", "words", "limit", "ceiling");
     for (page, words) in &pages {
         let (kind, limit) = list.limit(page).unwrap_or_default();
         let ceiling = list.ceiling(page).map_or_else(String::new, |ceiling| ceiling.to_string());
         println!("{:<50} {kind:>10} {words:>8} {limit:>8} {ceiling:>8}", page.display());
     }
-    let failures = list.failures(&pages, "words");
-    failures.iter().for_each(|failure| eprintln!("FAILED: {failure}"));
-    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(outcome::passed(&list.failures(&pages, "words")))
 }
 
 /// Returns the words of each page among `files`, most first, and before them those of the whole,
@@ -33,7 +30,7 @@ pub fn run() -> ExitCode {
 fn count(files: &[PathBuf]) -> Result<Vec<(PathBuf, usize)>, String> {
     let mut pages = Vec::new();
     for file in files.iter().filter(|file| repository::is_kind(file, "md") && !file.is_symlink()) {
-        let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let text = repository::read(file)?;
         pages.push((file.clone(), text.split_whitespace().count()));
     }
     pages.push((PathBuf::from("."), pages.iter().map(|(_, words)| words).sum()));

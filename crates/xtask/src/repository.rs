@@ -20,6 +20,23 @@ pub fn files() -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
+/// Returns the text of `file`.
+///
+/// # Errors
+///
+/// A text that names the file, if it cannot be read.
+pub fn read(file: &Path) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+/// Returns the Rust sources among `files` that belong to crates of `packages`, each with the
+/// directory of its crate's root.
+pub fn sources<'f>(files: &'f [PathBuf], packages: &[Package]) -> Vec<(&'f Path, &'f PathBuf)> {
+    let directories = crates(packages);
+    let sources = files.iter().filter(|file| is_kind(file, "rs"));
+    sources.filter_map(|file| Some((crate_of(file, &directories)?, file))).collect()
+}
+
 /// Returns whether the extension of `file` is `extension`.
 pub fn is_kind(file: &Path, extension: &str) -> bool {
     file.extension().is_some_and(|e| e == extension)
@@ -48,13 +65,13 @@ pub struct Package {
 }
 
 /// Returns the directories in which the crates of `packages` have their roots.
-pub fn crates(packages: &[Package]) -> BTreeSet<PathBuf> {
+fn crates(packages: &[Package]) -> BTreeSet<PathBuf> {
     let roots = packages.iter().flat_map(|package| &package.roots);
     roots.filter_map(|root| root.parent()).map(Path::to_owned).collect()
 }
 
 /// Returns the directory among `crates` that `file` belongs to: the nearest above it.
-pub fn crate_of<'a>(file: &'a Path, crates: &BTreeSet<PathBuf>) -> Option<&'a Path> {
+fn crate_of<'a>(file: &'a Path, crates: &BTreeSet<PathBuf>) -> Option<&'a Path> {
     file.ancestors().skip(1).find(|above| crates.contains(*above))
 }
 
@@ -78,7 +95,7 @@ pub fn packages(files: &[PathBuf]) -> Result<Vec<Package>, String> {
         let answer: Value =
             serde_json::from_str(&text).map_err(|e| format!("{}: {e}", manifest.display()))?;
         for package in answer["packages"].as_array().into_iter().flatten() {
-            let package = read(package, &answer["workspace_root"], &here);
+            let package = package_of(package, &answer["workspace_root"], &here);
             if !packages.iter().any(|known| known.directory == package.directory) {
                 packages.push(package);
             }
@@ -89,7 +106,7 @@ pub fn packages(files: &[PathBuf]) -> Result<Vec<Package>, String> {
 }
 
 /// Reads a package out of the answer of `cargo metadata`.
-fn read(package: &Value, workspace: &Value, here: &Path) -> Package {
+fn package_of(package: &Value, workspace: &Value, here: &Path) -> Package {
     let path = |value: &Value| {
         let path = Path::new(value.as_str().unwrap_or_default());
         path.strip_prefix(here).unwrap_or(path).to_owned()

@@ -95,15 +95,8 @@ impl Packages {
 fn tests(name: &str) -> Job {
     Job {
         name: format!("tests of {name}"),
-        tier: Tier::Change,
-        lane: 0,
-        minutes: 3.0,
-        needs: Vec::new(),
-        of: vec![name.to_owned()],
-        smoke: false,
-        parts: None,
         run: format!("cargo clippy -p {name} --all-targets -- -D warnings\ncargo test -p {name} --tests"),
-        part: 0,
+        ..Job::default()
     }
 }
 
@@ -149,7 +142,7 @@ mod tests {
             name: name.into(),
             smoke,
             of: of.iter().map(|&of| of.to_owned()).collect(),
-            ..super::tests("x")
+            ..Job::default()
         };
         let table = Table {
             slice_minutes: 15.0,

@@ -1,12 +1,14 @@
 //! Reads `.ci/jobs.toml`: the needs and the jobs.
+use crate::repository;
 use serde::Deserialize;
 use std::{collections::BTreeSet, path::Path};
 
 /// When a job runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// For each change, by `ci full`.
+    #[default]
     Change,
     /// In its turn, by `ci slice`.
     Nightly,
@@ -40,7 +42,7 @@ pub struct Need {
 }
 
 /// Commands that pass or fail together.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// The name, by which it is called and reported.
@@ -93,7 +95,7 @@ impl Table {
     /// A text that names the file, and the line or job, if it cannot be read, is malformed, names a
     /// job twice or a need that it has not, or has a nightly job that no slice can hold.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|err| format!("{}: {err}", path.display()))?;
+        let text = repository::read(path)?;
         Self::parse(&text).map_err(|err| format!("{}: {err}", path.display()))
     }
 
@@ -106,8 +108,7 @@ impl Table {
             if !names.insert(name) {
                 return Err(format!("job {name}: there are two of this name"));
             }
-            let unknown = job.needs.iter().find(|need| table.need.iter().all(|known| known.name != **need));
-            if let Some(need) = unknown {
+            if let Some(need) = table.unknown(&job.needs) {
                 return Err(format!("job {name}: its need {need} is not in the table"));
             }
             if job.tier == Tier::Nightly && job.minutes > table.slice_minutes {
@@ -117,16 +118,21 @@ impl Table {
                 ));
             }
         }
-        if let Some(need) = table.all_need.iter().find(|need| table.need.iter().all(|k| k.name != **need)) {
+        if let Some(need) = table.unknown(&table.all_need) {
             return Err(format!("all_need: {need} is not in the table"));
         }
         Ok(table)
     }
 
-    /// Returns the needs of `job`, those of all jobs first.
-    pub fn needs_of(&self, job: &Job) -> Vec<&Need> {
-        let names: Vec<&String> = self.all_need.iter().chain(&job.needs).collect();
-        names.iter().filter_map(|name| self.need.iter().find(|need| need.name == **name)).collect()
+    /// Returns the first of `needs` that the table has not.
+    fn unknown<'n>(&self, needs: &'n [String]) -> Option<&'n String> {
+        needs.iter().find(|need| self.need.iter().all(|known| known.name != **need))
+    }
+
+    /// Returns the needs of all jobs, then the others of `job`.
+    pub fn needs_of<'t>(&'t self, job: &'t Job) -> impl Iterator<Item = &'t Need> {
+        let names = self.all_need.iter().chain(&job.needs);
+        names.filter_map(|name| self.need.iter().find(|need| need.name == *name))
     }
 }
 

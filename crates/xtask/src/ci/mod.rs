@@ -17,11 +17,12 @@ mod needs;
 mod report;
 mod runner;
 
+use crate::outcome;
 use changed::{Packages, Selection};
 use clap::Args;
 use jobs::{Job, Table, Tier};
 use needs::Needs;
-use report::{JobReport, Row};
+use report::{JobReport, JobResult, Row};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -59,14 +60,7 @@ pub struct CiArgs {
 
 /// Runs `cargo xtask ci`.
 pub fn run(args: &CiArgs) -> ExitCode {
-    match start(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(err) => {
-            eprintln!("cargo xtask ci: {err}");
-            ExitCode::from(2)
-        }
-    }
+    outcome::exit("ci", start(args))
 }
 
 fn start(args: &CiArgs) -> Result<bool, String> {
@@ -93,23 +87,25 @@ fn start(args: &CiArgs) -> Result<bool, String> {
     }
 }
 
-/// Returns the jobs that `names` begin, or all without names.
+/// Returns the jobs of `names`, each that of a job, of a tier, or the first letters of jobs; all
+/// without names.
 fn named(table: &Table, names: &[String]) -> Result<Vec<Job>, String> {
-    let matches = |job: &Job, name: &String| job.name == *name || job.tier.name() == name;
-    let begins = |job: &Job, name: &String| job.name.starts_with(name.as_str());
+    let mut wanted = BTreeSet::new();
     for name in names {
-        if !table.job.iter().any(|job| matches(job, name) || begins(job, name)) {
+        let of = |is_of: &dyn Fn(&Job) -> bool| -> Vec<&str> {
+            table.job.iter().filter(|job| is_of(job)).map(|job| job.name.as_str()).collect()
+        };
+        let mut found = of(&|job| job.name == *name || job.tier.name() == name);
+        if found.is_empty() {
+            found = of(&|job| job.name.starts_with(name.as_str()));
+        }
+        if found.is_empty() {
             return Err(format!("there is no job {name}; `cargo xtask ci --list` names all"));
         }
+        wanted.extend(found);
     }
-    let wanted = |job: &&Job| {
-        names.is_empty()
-            || names.iter().any(|name| {
-                let exact = table.job.iter().any(|job| matches(job, name));
-                if exact { matches(job, name) } else { begins(job, name) }
-            })
-    };
-    Ok(table.job.iter().filter(wanted).cloned().collect())
+    let is_wanted = |job: &&Job| names.is_empty() || wanted.contains(job.name.as_str());
+    Ok(table.job.iter().filter(is_wanted).cloned().collect())
 }
 
 /// A run.
@@ -200,13 +196,13 @@ impl Ci {
         let mut failed = Vec::new();
         for job in jobs {
             let (result, seconds, reason) = self.judged(job)?;
-            if result == "red" || result == "not-run" && job.tier == Tier::Change {
+            if result == JobResult::Red || result == JobResult::NotRun && job.tier == Tier::Change {
                 failed.push(job.name.clone());
             }
             if job.tier != Tier::Change {
                 let date = report::today();
-                let green = (result == "green").then_some(date);
-                let row = Row { result: result.into(), date, seconds, tree: tree.clone(), green, reason };
+                let green = (result == JobResult::Green).then_some(date);
+                let row = Row { result, date, seconds, tree: tree.clone(), green, reason };
                 self.report.put(job, row)?;
             }
         }
@@ -217,10 +213,10 @@ impl Ci {
     }
 
     /// Runs `job`, on a busy machine a second time if it fails.
-    fn judged(&mut self, job: &Job) -> Result<(&'static str, u64, String), String> {
+    fn judged(&mut self, job: &Job) -> Result<(JobResult, u64, String), String> {
         if let Some(reason) = self.needs.missing(&self.table, job) {
             println!("not run {}: {reason}", job.name);
-            return Ok(("not-run", 0, reason));
+            return Ok((JobResult::NotRun, 0, reason));
         }
         let never = AtomicBool::new(false);
         for last in [false, true] {
@@ -229,11 +225,11 @@ impl Ci {
                 runner::run(&self.root, job, 0, &never).map_err(|err| format!("job {}: {err}", job.name))?;
             println!("{}", ended.line(job));
             let seconds = ended.wall.as_secs();
-            let Some(reason) = &ended.failed else { return Ok(("green", seconds, String::new())) };
+            let Some(reason) = &ended.failed else { return Ok((JobResult::Green, seconds, String::new())) };
             let _ = ended.print_log();
             let load = load.max(runner::load());
             if last || load <= BUSY {
-                return Ok(("red", seconds, reason.clone()));
+                return Ok((JobResult::Red, seconds, reason.clone()));
             }
             println!("again {}: it failed at a load of {load:.1}", job.name);
         }

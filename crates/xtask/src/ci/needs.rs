@@ -14,7 +14,7 @@ impl Needs {
     /// Returns the reason why `job` cannot run here: a need that neither is there nor can be
     /// installed.
     pub fn missing(&mut self, table: &Table, job: &Job) -> Option<String> {
-        table.needs_of(job).into_iter().find_map(|need| self.look(need))
+        table.needs_of(job).find_map(|need| self.look(need))
     }
 
     fn look(&mut self, need: &Need) -> Option<String> {

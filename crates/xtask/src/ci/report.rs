@@ -16,11 +16,35 @@ const FILE: &str = ".ci/report.list";
 const HEAD: &str = "# Jobs that do not run for each change: `cargo xtask ci slice` writes a row for each that it runs.\n\
     # job, result, date, seconds, tree without this file, date when it was last green, reason\n";
 
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobResult {
+    /// It passed.
+    Green,
+    /// It failed.
+    Red,
+    /// A need of it was missing.
+    NotRun,
+}
+
+impl JobResult {
+    const ALL: [JobResult; 3] = [JobResult::Green, JobResult::Red, JobResult::NotRun];
+
+    /// Returns the word in the file.
+    fn name(self) -> &'static str {
+        match self {
+            JobResult::Green => "green",
+            JobResult::Red => "red",
+            JobResult::NotRun => "not-run",
+        }
+    }
+}
+
 /// A row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// `green`, `red` or `not-run`.
-    pub result: String,
+    /// How it ended.
+    pub result: JobResult,
     /// When it ran last.
     pub date: Date,
     /// Time by the clock.
@@ -81,9 +105,9 @@ impl JobReport {
         // A job that could not run here waits its turn as if it had.
         due.sort_by_key(|job| {
             let row = self.rows.get(&job.name);
-            row.and_then(
-                |row| if row.result == "not-run" { row.green.max(Some(row.date)) } else { row.green },
-            )
+            row.and_then(|row| {
+                if row.result == JobResult::NotRun { row.green.max(Some(row.date)) } else { row.green }
+            })
         });
         let mut left = minutes * 60.0;
         due.retain(|job| {
@@ -97,7 +121,7 @@ impl JobReport {
 
     /// Returns how many seconds `job` takes: as in its last green run, or as the table says.
     fn seconds(&self, job: &Job) -> f64 {
-        let green = self.rows.get(&job.name).filter(|row| row.result == "green");
+        let green = self.rows.get(&job.name).filter(|row| row.result == JobResult::Green);
         green.map_or(job.minutes * 60.0, |row| row.seconds as f64)
     }
 
@@ -114,7 +138,7 @@ impl JobReport {
                 let green =
                     green.map_or_else(|| "never green".to_owned(), |green| format!("last green {green}"));
                 let result = row.map_or_else(String::new, |row| {
-                    format!("; {} on {} {}", row.result, row.date, row.reason).trim_end().to_owned()
+                    format!("; {} on {} {}", row.result.name(), row.date, row.reason).trim_end().to_owned()
                 });
                 Some(format!("{}: {green}{result}", job.name))
             })
@@ -130,14 +154,15 @@ impl JobReport {
 fn line(name: &str, row: &Row) -> String {
     let green = row.green.map_or_else(|| "-".to_owned(), |green| green.to_string());
     let Row { result, date, seconds, tree, reason, .. } = row;
-    format!("{name:<36} {result:<7} {date} {seconds:>5} {tree} {green:<10} {reason}")
+    format!("{name:<36} {:<7} {date} {seconds:>5} {tree} {green:<10} {reason}", result.name())
 }
 
 fn row(line: &str) -> Option<(String, Row)> {
     let mut words = line.split_whitespace();
     let mut next = || words.next();
     let name = next()?.to_owned();
-    let result = next().filter(|result| ["green", "red", "not-run"].contains(result))?.to_owned();
+    let result = next()?;
+    let result = JobResult::ALL.into_iter().find(|known| known.name() == result)?;
     let (date, seconds, tree) = (next()?.parse().ok()?, next()?.parse().ok()?, next()?.to_owned());
     let green = match next()? {
         "-" => None,
@@ -181,25 +206,14 @@ mod tests {
     }
 
     fn job(name: &str, minutes: f64) -> Job {
-        Job {
-            name: name.into(),
-            tier: Tier::Nightly,
-            lane: 0,
-            minutes,
-            needs: Vec::new(),
-            of: Vec::new(),
-            smoke: false,
-            parts: None,
-            run: String::new(),
-            part: 0,
-        }
+        Job { name: name.into(), tier: Tier::Nightly, minutes, ..Job::default() }
     }
 
     fn report(rows: &[(&str, &str, &str, u64, &str)]) -> JobReport {
         let rows = rows.iter().map(|&(name, result, on, seconds, green)| {
             let green = (green != "-").then(|| date(green));
             let row = Row {
-                result: result.into(),
+                result: JobResult::ALL.into_iter().find(|known| known.name() == result).unwrap(),
                 date: date(on),
                 seconds,
                 tree: "0123456789ab".into(),
@@ -246,7 +260,7 @@ mod tests {
         std::fs::create_dir_all(root.join(".ci")).unwrap();
         let mut report = JobReport::read(&root).unwrap();
         let green = Row {
-            result: "green".into(),
+            result: JobResult::Green,
             date: date("2026-11-29"),
             seconds: 12,
             tree: "0123456789ab".into(),
@@ -255,7 +269,7 @@ mod tests {
         };
         report.put(&job("a", 1.0), green.clone()).unwrap();
         let red = Row {
-            result: "red".into(),
+            result: JobResult::Red,
             date: date("2026-11-30"),
             green: None,
             reason: "exit code 1".into(),

@@ -102,16 +102,6 @@ pub fn run(root: &Path, job: &Job, lane: usize, ended: &AtomicBool) -> io::Resul
         .env("CI_TIMES", &times)
         .env("CI_XTASK", own_copy(&logs)?);
     bash.env("PART", job.part.to_string()).env("PARTS", job.parts.unwrap_or(1).to_string());
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
-        bash.env_remove(name);
-    }
-    // Set by the `cargo` that runs this program.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| {
-        let name = name.to_string_lossy();
-        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST") || name == "RUSTUP_TOOLCHAIN"
-    }) {
-        bash.env_remove(name);
-    }
     bash.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
 
     let start = Instant::now();
@@ -180,21 +170,9 @@ pub fn load() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ci::jobs::Tier;
 
     fn job(name: &str, run: &str) -> Job {
-        Job {
-            name: name.into(),
-            tier: Tier::Change,
-            lane: 0,
-            minutes: 1.0,
-            needs: Vec::new(),
-            of: Vec::new(),
-            smoke: false,
-            parts: Some(4),
-            run: run.into(),
-            part: 3,
-        }
+        Job { name: name.into(), parts: Some(4), run: run.into(), part: 3, ..Job::default() }
     }
 
     /// A root of a repository with the prelude of this one.

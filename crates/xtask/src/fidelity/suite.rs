@@ -2,6 +2,7 @@
 use super::check::{Checker, Found};
 use super::huge::AlwaysHuge;
 use super::list::{Entry, List};
+use crate::repository;
 use clap::Args;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -102,7 +103,7 @@ pub fn run(args: &SuiteArgs) -> ExitCode {
 fn entries(args: &SuiteArgs, dir: &Path) -> Result<Vec<Entry>, String> {
     let mut texts = Vec::new();
     for list in &args.lists {
-        let text = std::fs::read_to_string(list).map_err(|e| format!("{}: {e}", list.display()))?;
+        let text = repository::read(list)?;
         texts.push((list.display().to_string(), text));
     }
     if args.zoo {

@@ -7,6 +7,7 @@
 mod list;
 mod value;
 
+use crate::repository;
 use clap::Args;
 use list::{Figure, Kind, List};
 use std::collections::HashMap;
@@ -68,7 +69,7 @@ pub fn run(args: &FiguresArgs) -> ExitCode {
 /// Returns the differences of a check, and the figures that could not be run.
 fn figures(args: &FiguresArgs) -> Result<Vec<String>, String> {
     let path = list_path();
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = repository::read(&path)?;
     let mut list = List::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
     if args.times {
         is_quiet(&load())?;

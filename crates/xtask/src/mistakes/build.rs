@@ -1,11 +1,12 @@
 //! Builds copies of the workspace with mistakes compiled into them, and runs their tests.
 use super::list::{Edit, Mistake, edited};
 use super::lists::Lists;
-use super::tokens::{Token, functions, tokens};
 use super::verdict::Verdict;
 use crate::mutants::build::{Copy, Lines, executable};
 use crate::mutants::judge::{Executable, Outcome, names, wait};
 use crate::mutants::source::{Branch, ON, is_switchable};
+use crate::repository;
+use crate::tokens::{Token, functions, tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::ops::Range;
@@ -182,7 +183,7 @@ impl<'l> Build<'l> {
         let tests = wanted.iter().filter(|mistake| mistake.executable == MODULES_OF);
         let named = tests.flat_map(|mistake| &mistake.tests).filter_map(|test| test.split("::").next());
         let named: BTreeSet<&str> = named.collect();
-        let read = |file: &Path| fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()));
+        let read = |file: &Path| repository::read(file);
         let root = Path::new(MODULES);
         let all = read(root)?;
         let mut wanted: BTreeSet<&str> =

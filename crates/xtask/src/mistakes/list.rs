@@ -1,5 +1,5 @@
 //! Reads the lists of mistakes, and makes a mistake in a source.
-use super::tokens::{Token, places, tokens};
+use crate::tokens::{Token, places, tokens};
 use std::ops::Range;
 
 /// A mistake that tests have to notice.

@@ -11,9 +11,9 @@ mod build;
 mod list;
 mod lists;
 mod tests_of;
-mod tokens;
 mod verdict;
 
+use crate::outcome;
 use build::{Build, Kind};
 use clap::Args;
 use list::Mistake;
@@ -69,14 +69,7 @@ impl FromStr for Numbers {
 /// Runs `cargo xtask mistakes`. The exit status is 1 if a mistake is not noticed, and 2 without a
 /// run.
 pub fn run(args: &MistakesArgs) -> ExitCode {
-    match made(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("cargo xtask mistakes: {why}");
-            ExitCode::from(2)
-        }
-    }
+    outcome::exit("mistakes", made(args))
 }
 
 /// Makes the mistakes that are wanted. Returns whether all are noticed.

@@ -1,6 +1,6 @@
 //! Looks for the tests that a mistake names in the sources of their package.
 use super::list::Mistake;
-use super::tokens::tokens;
+use crate::tokens::tokens;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
 //! Reads the list of mutants, and compiles several into one source.
+use crate::tokens::{opening, tokens};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,30 +63,10 @@ pub fn hash(bytes: &[u8], seed: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Finds the byte of the brace that begins the body of the function in `span`: the first one that
-/// is in no bracket, comment or text.
+/// Finds the byte of the brace that begins the body of the function in `span`.
 fn body_at(source: &str, span: Range<usize>) -> Option<usize> {
-    let bytes = source.as_bytes();
-    let (mut at, mut depth) = (span.start, 0usize);
-    while at < span.end {
-        let rest = &source[at..span.end];
-        match bytes[at] {
-            b'/' if rest.starts_with("//") => at += rest.find('\n')?,
-            b'/' if rest.starts_with("/*") => at += rest.find("*/")? + 1,
-            b'"' => {
-                at += 1;
-                while *bytes.get(at)? != b'"' {
-                    at += if bytes[at] == b'\\' { 2 } else { 1 };
-                }
-            }
-            b'(' | b'[' => depth += 1,
-            b')' | b']' => depth = depth.checked_sub(1)?,
-            b'{' if depth == 0 => return Some(at),
-            _ => {}
-        }
-        at += 1;
-    }
-    None
+    let tokens = tokens(&source[span.clone()]);
+    opening(&tokens, 0).map(|brace| span.start + tokens[brace].at)
 }
 
 /// Whether two branches of a body can stand side by side, and be chosen at run time.

@@ -1,4 +1,5 @@
 //! Reads `lists/prose.list`: the words that are counted, their limits, and the gated paths.
+use crate::repository;
 use std::path::{Path, PathBuf};
 
 /// Words that are counted together.
@@ -39,7 +40,7 @@ impl List {
     ///
     /// A text that names the line, if the file cannot be read or a line is not of the four kinds.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|err| format!("{}: {err}", path.display()))?;
+        let text = repository::read(path)?;
         Self::parse(&text).map_err(|err| format!("{}:{err}", path.display()))
     }
 

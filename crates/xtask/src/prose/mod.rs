@@ -108,7 +108,7 @@ fn count(part: &Part, files: &[PathBuf], list: &List) -> Result<Counted, String>
             return Err(format!("{}: no source or document of the repository", path.display()));
         }
         for file in below {
-            let source = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+            let source = repository::read(file)?;
             add(&mut counted, file, &source, list);
         }
     }

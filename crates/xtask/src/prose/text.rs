@@ -1,4 +1,5 @@
 //! Takes the words of comments and documents apart, each with its line.
+use crate::tokens;
 
 /// A line of prose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,33 +16,19 @@ pub struct Line {
 
 /// Returns the comments of the Rust source `source`, line by line, without the source of examples.
 pub fn comments(source: &str) -> Vec<Line> {
-    let bytes = source.as_bytes();
     let (mut at, mut number, mut lines) = (0, 1, Vec::new());
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        let end = if rest.starts_with(b"//") {
-            line_end(bytes, at)
-        } else if rest.starts_with(b"/*") {
-            block_end(bytes, at)
-        } else if let Some(end) = literal_end(bytes, at) {
-            number += count_newlines(&bytes[at..end]);
-            at = end;
-            continue;
-        } else {
-            number += usize::from(bytes[at] == b'\n');
-            at += 1;
-            continue;
-        };
-        let mut alone = source[..at].rsplit('\n').next().is_none_or(|before| before.trim().is_empty());
-        for text in source[at..end].split('\n') {
+    for comment in tokens::comments(source) {
+        number += source[at..comment.at].matches('\n').count();
+        let mut alone =
+            source[..comment.at].rsplit('\n').next().is_none_or(|before| before.trim().is_empty());
+        for (line, text) in comment.text.split('\n').enumerate() {
             let module = text.starts_with("//!");
             let text = text.trim().trim_start_matches(['/', '!', '*']).trim_end_matches("*/");
-            lines.push(Line { number, text: text.to_owned(), module, alone });
+            lines.push(Line { number: number + line, text: text.to_owned(), module, alone });
             alone = true;
-            number += 1;
         }
-        number -= 1;
-        at = end;
+        number += comment.text.matches('\n').count();
+        at = comment.end();
     }
     without_fences(lines)
 }
@@ -108,76 +95,6 @@ fn without_fences(lines: Vec<Line>) -> Vec<Line> {
         }
     }
     kept
-}
-
-fn line_end(bytes: &[u8], at: usize) -> usize {
-    bytes[at..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |length| at + length)
-}
-
-fn count_newlines(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|&&byte| byte == b'\n').count()
-}
-
-/// Returns the end of the block comment at `at`. Blocks nest.
-fn block_end(bytes: &[u8], at: usize) -> usize {
-    let (mut end, mut depth) = (at, 0);
-    while end < bytes.len() {
-        match &bytes[end..] {
-            [b'/', b'*', ..] => (end, depth) = (end + 2, depth + 1),
-            [b'*', b'/', ..] => (end, depth) = (end + 2, depth - 1),
-            _ => end += 1,
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    end
-}
-
-/// Returns the end of the string or character at `at`, or `None` if neither begins there.
-fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
-    match bytes[at] {
-        b'"' => Some(string_end(bytes, at + 1)),
-        b'r' if at == 0 || !is_name(bytes[at - 1]) || matches!(bytes[at - 1], b'b' | b'c') => {
-            let hashes = bytes[at + 1..].iter().take_while(|&&byte| byte == b'#').count();
-            let open = at + 1 + hashes;
-            if bytes.get(open) != Some(&b'"') {
-                return None;
-            }
-            let close = [b"\"".as_slice(), &vec![b'#'; hashes]].concat();
-            let length = bytes[open + 1..].windows(close.len()).position(|window| window == close);
-            Some(length.map_or(bytes.len(), |length| open + 1 + length + close.len()))
-        }
-        // A lifetime has no second apostrophe behind its first letter.
-        b'\'' => match bytes.get(at + 1..)? {
-            [b'\\', _, rest @ ..] => {
-                rest.iter().position(|&byte| byte == b'\'').map(|length| at + 3 + length + 1)
-            }
-            [first, rest @ ..] => {
-                let width = match first {
-                    0xf0.. => 4,
-                    0xe0.. => 3,
-                    0xc0.. => 2,
-                    _ => 1,
-                };
-                (rest.get(width - 1) == Some(&b'\'')).then_some(at + 1 + width + 1)
-            }
-            [] => None,
-        },
-        _ => None,
-    }
-}
-
-fn string_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while at < bytes.len() && bytes[at] != b'"' {
-        at += 1 + usize::from(bytes[at] == b'\\');
-    }
-    (at + 1).min(bytes.len())
-}
-
-fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 #[cfg(test)]

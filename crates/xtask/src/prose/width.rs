@@ -1,5 +1,6 @@
 //! Finds lines of comments and documents that are wider than 100 columns.
 use super::text::{self, Line};
+use crate::repository;
 use std::path::{Path, PathBuf};
 
 /// The columns of a line (CONTRIBUTING.md, How we write).
@@ -15,7 +16,7 @@ pub fn failures<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<Stri
     // A link is checked where it leads to.
     for file in files.filter(|file| !file.is_symlink()) {
         let Some(reader) = reader(file) else { continue };
-        let source = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let source = repository::read(file)?;
         let too_wide = too_wide(reader, &source).into_iter();
         failures.extend(too_wide.map(|(number, columns)| {
             format!("{}:{number}: {columns} columns; wrap the line at {COLUMNS}", file.display())

@@ -9,10 +9,8 @@ pub type Arrows = BTreeMap<Module, BTreeMap<Module, usize>>;
 /// The sources of the crates that have their root in one directory.
 #[derive(Default)]
 pub struct Crate {
-    /// The file of each module.
-    files: BTreeMap<Module, PathBuf>,
-    /// The text of each module.
-    texts: BTreeMap<Module, String>,
+    /// The file of each module, and the paths that it names, each with its line.
+    files: BTreeMap<Module, (PathBuf, Vec<(Module, usize)>)>,
     /// The names that each module passes on by `pub use`: name to path.
     passed_on: BTreeMap<Module, BTreeMap<String, Module>>,
 }
@@ -26,12 +24,15 @@ impl Crate {
             let path = module.iter().cloned().chain([name.to_owned()]).collect();
             self.passed_on.entry(Vec::new()).or_default().insert(name.to_owned(), path);
         }
-        for import in imports(&module, text).into_iter().filter(|i| i.passes_on) {
+        // Passing on is not using.
+        let (passed_on, used): (Vec<_>, Vec<_>) =
+            imports(&module, text).into_iter().partition(|i| i.passes_on);
+        for import in passed_on {
             let name = import.path.last().cloned().unwrap_or_default();
             self.passed_on.entry(module.clone()).or_default().insert(name, import.path);
         }
-        self.files.insert(module.clone(), file.to_owned());
-        self.texts.insert(module, text.to_owned());
+        let uses = used.into_iter().map(|i| (i.path, i.line)).chain(inline_paths(text)).collect();
+        self.files.insert(module, (file.to_owned(), uses));
     }
 
     /// Returns the module that defines the item at `path`; `None` if it is not of this crate.
@@ -40,7 +41,7 @@ impl Crate {
         // Names that are passed on are followed, a few times at most.
         for _ in 0..8 {
             let module =
-                (0..=path.len()).rev().map(|n| path[..n].to_vec()).find(|m| self.texts.contains_key(m))?;
+                (0..=path.len()).rev().map(|n| path[..n].to_vec()).find(|m| self.files.contains_key(m))?;
             let Some(name) = path.get(module.len()) else { return Some(module) };
             match self.passed_on.get(&module).and_then(|names| names.get(name)) {
                 Some(to) if *to != path => path = to.clone(),
@@ -54,12 +55,10 @@ impl Crate {
     pub fn arrows(&self) -> Arrows {
         let mut arrows = Arrows::new();
         // The root of a crate contains all its modules.
-        for (module, text) in self.texts.iter().filter(|(module, _)| !module.is_empty()) {
-            // Passing on is not using.
-            let imported = imports(module, text).into_iter().filter(|i| !i.passes_on);
-            for (path, line) in imported.map(|i| (i.path, i.line)).chain(inline_paths(text)) {
-                if let Some(to) = self.definer(&path).filter(|to| to != module && !to.is_empty()) {
-                    arrows.entry(module.clone()).or_default().entry(to).or_insert(line);
+        for (module, (_, uses)) in self.files.iter().filter(|(module, _)| !module.is_empty()) {
+            for (path, line) in uses {
+                if let Some(to) = self.definer(path).filter(|to| to != module && !to.is_empty()) {
+                    arrows.entry(module.clone()).or_default().entry(to).or_insert(*line);
                 }
             }
         }
@@ -68,7 +67,7 @@ impl Crate {
 
     /// Returns a use as text: the file with its line, and the module that is used.
     pub fn place(&self, from: &Module, to: &Module, line: usize) -> String {
-        let file = self.files.get(from).map_or(Path::new(""), PathBuf::as_path);
+        let file = self.files.get(from).map_or(Path::new(""), |(file, _)| file);
         format!("{}:{line}: uses `{}`", file.display(), to.join("::"))
     }
 

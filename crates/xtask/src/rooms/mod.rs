@@ -7,6 +7,7 @@ mod circles;
 mod order;
 mod parse;
 
+use crate::outcome;
 use crate::repository::{self, Package};
 use circles::Crate;
 use order::Order;
@@ -19,17 +20,7 @@ const LIST: &str = "crates/xtask/lists/rooms.list";
 
 /// Runs `cargo xtask rooms`.
 pub fn run() -> ExitCode {
-    match check() {
-        Ok(failures) if failures.is_empty() => ExitCode::SUCCESS,
-        Ok(failures) => {
-            failures.iter().for_each(|failure| eprintln!("FAILED: {failure}"));
-            ExitCode::FAILURE
-        }
-        Err(err) => {
-            eprintln!("cargo xtask rooms: {err}");
-            ExitCode::from(2)
-        }
-    }
+    outcome::exit("rooms", check().map(|failures| outcome::passed(&failures)))
 }
 
 fn check() -> Result<Vec<String>, String> {
@@ -53,11 +44,9 @@ fn check() -> Result<Vec<String>, String> {
 /// Reads the sources of `packages` among `files`, by the directory of a crate's root. A file
 /// belongs to the nearest of these above it.
 fn crates(packages: &[Package], files: &[PathBuf]) -> Result<BTreeMap<PathBuf, Crate>, String> {
-    let directories = repository::crates(packages);
     let mut crates: BTreeMap<PathBuf, Crate> = BTreeMap::new();
-    for file in files.iter().filter(|file| repository::is_kind(file, "rs")) {
-        let Some(directory) = repository::crate_of(file, &directories) else { continue };
-        let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    for (directory, file) in repository::sources(files, packages) {
+        let text = repository::read(file)?;
         let is_root = packages.iter().any(|package| package.roots.contains(file));
         crates.entry(directory.to_owned()).or_default().add(directory, file, is_root, &text);
     }

@@ -1,5 +1,6 @@
 //! Reads the order of modules of a crate, and finds uses of modules that come after their user.
 use super::circles::Crate;
+use crate::repository;
 use std::path::{Path, PathBuf};
 
 /// The order of the modules of a crate.
@@ -18,7 +19,7 @@ impl Order {
     ///
     /// A text that names the line, if the file cannot be read or a module comes before a crate.
     pub fn read(path: &Path) -> Result<Vec<Self>, String> {
-        let text = std::fs::read_to_string(path).map_err(|err| format!("{}: {err}", path.display()))?;
+        let text = repository::read(path)?;
         Self::parse(&text).map_err(|err| format!("{}:{err}", path.display()))
     }
 

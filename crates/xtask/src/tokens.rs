@@ -1,9 +1,10 @@
-//! Splits Rust source into tokens, finds a text in it by its tokens, and finds bodies of functions.
+//! Splits Rust source into comments and tokens, finds a text in it by its tokens, and finds bodies
+//! of functions.
 //!
 //! # Why
 //!
-//! A mistake quotes the line that it changes. Texts are compared by tokens so that a change of
-//! white space or of a comment, for example by `cargo fmt`, does not concern the lists.
+//! A planted mistake quotes the line that it changes. Texts are compared by tokens so that a change
+//! of white space or of a comment, for example by `cargo fmt`, does not concern the lists.
 use std::ops::Range;
 
 /// A token: a word or number, a literal in quotes, or one character of punctuation.
@@ -25,50 +26,55 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// Returns the tokens of a text. White space and comments are none.
-pub fn tokens(text: &str) -> Vec<Token<'_>> {
-    let mut tokens = Vec::new();
+/// Returns the comments and the tokens of a text, in order, each with whether it is a comment.
+fn pieces(text: &str) -> impl Iterator<Item = (bool, Token<'_>)> {
     let mut at = 0;
-    while let Some(first) = text[at..].chars().next() {
+    std::iter::from_fn(move || {
+        at += text[at..].find(|c: char| !c.is_whitespace())?;
         let rest = &text[at..];
-        if first.is_whitespace() {
-            at += first.len_utf8();
-        } else if rest.starts_with("//") {
-            at += rest.find('\n').unwrap_or(rest.len());
-        } else if rest.starts_with("/*") {
-            at += comment(rest);
-        } else {
-            let len = literal(rest).unwrap_or_else(|| {
-                rest.find(|c| !is_word(c))
-                    .filter(|len| *len > 0)
-                    .unwrap_or_else(|| if is_word(first) { rest.len() } else { first.len_utf8() })
-            });
-            tokens.push(Token { text: &rest[..len], at });
-            at += len;
-        }
-    }
-    tokens
+        let first = rest.chars().next()?;
+        let comment = comment(rest);
+        let len = comment.or_else(|| literal(rest)).unwrap_or_else(|| {
+            let word = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            word.max(first.len_utf8())
+        });
+        let piece = Token { text: &rest[..len], at };
+        at += len;
+        Some((comment.is_some(), piece))
+    })
 }
 
-/// Returns the length of the comment at the beginning of a text, which may hold others.
-fn comment(text: &str) -> usize {
+/// Returns the tokens of a text. White space and comments are left out.
+pub fn tokens(text: &str) -> Vec<Token<'_>> {
+    pieces(text).filter(|(is_comment, _)| !is_comment).map(|(_, token)| token).collect()
+}
+
+/// Returns the comments of a text, with their marks.
+pub fn comments(text: &str) -> impl Iterator<Item = Token<'_>> {
+    pieces(text).filter(|(is_comment, _)| *is_comment).map(|(_, comment)| comment)
+}
+
+/// Returns the length of the comment at the beginning of a text, if there is one. A block may hold
+/// others.
+fn comment(text: &str) -> Option<usize> {
+    if text.starts_with("//") {
+        return Some(text.find('\n').unwrap_or(text.len()));
+    }
+    if !text.starts_with("/*") {
+        return None;
+    }
     let (mut depth, mut at) = (0, 0);
     while at < text.len() {
-        let rest = &text.as_bytes()[at..];
-        if rest.starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if rest.starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
-            }
-        } else {
-            at += 1;
+        match &text.as_bytes()[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
         }
     }
-    text.len()
+    Some(at)
 }
 
 /// Returns the length of the string, character or lifetime at the beginning of a text, if there is
@@ -155,7 +161,7 @@ pub fn functions(tokens: &[Token<'_>]) -> Vec<Function> {
 }
 
 /// Returns the brace that begins the body of the function at a token, if it has a body.
-fn opening(tokens: &[Token<'_>], function: usize) -> Option<usize> {
+pub fn opening(tokens: &[Token<'_>], function: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (n, token) in tokens.iter().enumerate().skip(function) {
         match token.text {
