@@ -69,8 +69,6 @@ pub struct Build<'l> {
     /// The files with mistakes of this kind.
     sources: BTreeMap<String, String>,
     branches: Vec<Branch>,
-    /// The mistakes that are branches of functions that are `const`, and not in `sources`.
-    of_const: BTreeSet<usize>,
     /// The mistakes that are no branches.
     alone: BTreeSet<usize>,
     executables: Vec<Executable>,
@@ -89,7 +87,7 @@ impl<'l> Build<'l> {
         let place = fs::create_dir_all(&place)
             .and_then(|()| place.canonicalize())
             .map_err(|e| format!("{}: {e}", place.display()))?;
-        let (mut branches, mut of_const, mut alone) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut branches, mut alone) = (Vec::new(), BTreeSet::new());
         let mut sources = BTreeMap::new();
         for (number, made) in (1..).zip(&lists.mistakes) {
             if Kind::of(&made.mistake) != kind {
@@ -97,15 +95,8 @@ impl<'l> Build<'l> {
             }
             let file = &made.mistake.file;
             let source = sources.entry(file.clone()).or_insert_with(|| lists.sources[file].clone());
-            let changed = without_const(source, &made.edits);
-            match branches_of(number, file, &changed, &made.edits) {
-                Some(of) => {
-                    branches.extend(of);
-                    if without_const(&lists.sources[file], &made.edits) != lists.sources[file] {
-                        of_const.insert(number);
-                    }
-                    *source = changed;
-                }
+            match branches_of(number, file, source, &made.edits) {
+                Some(of) => branches.extend(of),
                 None => _ = alone.insert(number),
             }
         }
@@ -127,7 +118,6 @@ impl<'l> Build<'l> {
             place,
             sources,
             branches,
-            of_const,
             alone,
             executables: Vec::new(),
             names: BTreeMap::new(),
@@ -149,20 +139,12 @@ impl<'l> Build<'l> {
         let executables = &executables;
         loop {
             let lines = self.copy.put_branches(&self.sources, &self.branches)?;
-            let blamed = match self.built(executables, Some(&lines)) {
-                Ok(Ok(built)) => {
+            let blamed = match self.built(executables, Some(&lines))? {
+                Ok(built) => {
                     self.executables = built;
                     break;
                 }
-                Ok(Err(blamed)) => blamed,
-                // Constants may need a function that is not `const` any more.
-                Err(_) if !self.of_const.is_empty() => {
-                    self.sources
-                        .iter_mut()
-                        .for_each(|(file, source)| source.clone_from(&self.lists.sources[file]));
-                    std::mem::take(&mut self.of_const)
-                }
-                Err(why) => return Err(why),
+                Err(blamed) => blamed,
             };
             self.branches.retain(|branch| !blamed.contains(&branch.number));
             self.alone.extend(blamed);
@@ -401,23 +383,6 @@ fn root_of(file: &str) -> Option<String> {
     file.split_once("/src/").map(|(directory, _)| format!("{directory}/src/lib.rs"))
 }
 
-/// Returns a source in which the functions that are changed are not `const`, so that they can have
-/// branches. All bytes stay where they are.
-fn without_const(source: &str, edits: &[Edit]) -> String {
-    let mut out = source.to_owned();
-    for function in functions(&tokens(source)) {
-        let is_changed =
-            |(range, _): &Edit| function.body.start <= range.start && range.end <= function.body.end;
-        let signature = &source[function.signature.clone()];
-        let qualifiers = &signature[..signature.find("fn ").unwrap_or(0)];
-        if let (true, Some(at)) = (edits.iter().any(is_changed), qualifiers.find("const ")) {
-            let at = function.signature.start + at;
-            out.replace_range(at..at + "const".len(), "     ");
-        }
-    }
-    out
-}
-
 /// Returns a mistake's branches, one for each function that it changes; `None` if it changes
 /// something that is no body, or the body of a function that cannot have branches.
 fn branches_of(number: usize, file: &str, source: &str, edits: &[Edit]) -> Option<Vec<Branch>> {
@@ -469,16 +434,6 @@ mod tests {
         let h = ("\n    d();\n".to_owned(), "\n    e();\n".to_owned());
         assert_eq!(branches("-a();\n"), Some(vec![f.clone()]));
         assert_eq!(branches("-a();\n@@\n-d();\n+    e();\n"), Some(vec![f, h]));
-    }
-
-    #[test]
-    fn a_function_that_is_changed_is_not_const() {
-        let edits = |lines: &str| {
-            let text = format!("## one\nfile: x.rs\ntest: p/t a\n{lines}");
-            parse("models/l", &text).expect("fine")[0].edits(SOURCE).expect("there")
-        };
-        assert_eq!(without_const(SOURCE, &edits("-c();\n")), SOURCE.replace("const fn g", "      fn g"));
-        assert_eq!(without_const(SOURCE, &edits("-a();\n")), SOURCE);
     }
 
     #[test]
