@@ -1,5 +1,5 @@
-# What each job of jobs.toml has: it stops at the first command that fails, and says the time of
-# CPUs.
+# The beginning of each job of jobs.toml: it stops at the first command that fails, and says the
+# time of CPUs.
 set -Eeuo pipefail
 unset BASH_ENV RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_TARGET CARGO_TARGET_DIR
 # Set by the `cargo` that runs the program of the jobs.
@@ -12,7 +12,7 @@ trap 'times >"$CI_TIMES"' EXIT
 # The program that runs the jobs: `cargo xtask` would wait for the builds of the other lane.
 xtask() { "$CI_XTASK" "$@"; }
 
-# Runs commands at once, as most boots keep one CPU busy. Prints what each has printed, one after
+# Runs commands at once, as most boots keep one CPU busy. Prints the output of each, one after
 # the other.
 together() {
     local command number failed=() pids=() logs

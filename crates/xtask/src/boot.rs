@@ -306,7 +306,7 @@ mod tests {
         let (run, jobs) = (file("kernels/run"), file(".ci/jobs.toml"));
         for kernel in &KERNELS {
             assert!(run.contains(&format!("kernels/run {}", kernel.arch)), "{}", kernel.arch);
-            // What needs a nightly is a nightly job.
+            // An image that needs a nightly tool-chain is a nightly job.
             let Target::Installed(target) = kernel.target else { continue };
             assert!(jobs.contains(&format!(" {target}")), "{target}");
             for package in kernel.commands[0].1.split(' ') {

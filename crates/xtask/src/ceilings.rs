@@ -1,4 +1,4 @@
-//! Reads limits of counts, and ceilings for what is above its limit today: a ceiling may only fall.
+//! Reads limits of counts, and ceilings of counts above their limits: a ceiling may only fall.
 use crate::repository;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -78,7 +78,7 @@ pub enum LineKind {
 
 /// Returns the lines of a Rust source, each with its kind. Code is all tests if `is_test` holds.
 pub fn kinds(text: &str, is_test: bool) -> impl Iterator<Item = (&str, LineKind)> {
-    // Indentation of the item of tests whose end is awaited.
+    // Indentation of the item of tests that has not ended.
     let mut test: Option<usize> = None;
     let mut in_block = false;
     text.lines().map(move |line| {

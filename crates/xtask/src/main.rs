@@ -38,7 +38,7 @@ enum Task {
     /// Runs the checks that take a few minutes: formatting, spelling, prose, words of pages,
     /// order of modules, names of types, lints, unit tests of the library.
     Check(check::CheckArgs),
-    /// Runs the jobs of `.ci/jobs.toml`: those that each change has to pass, those that the change
+    /// Runs the jobs of `.ci/jobs.toml`: all that each change has to pass, the ones that a change
     /// touches, or nightly ones in their turn.
     Ci(ci::CiArgs),
     /// Runs the commands behind the figures of the documents, and compares or writes them.

@@ -25,8 +25,8 @@ fn check() -> Result<bool, String> {
     Ok(outcome::passed(&list.failures(&pages, "words")))
 }
 
-/// Returns the words of each page among `files`, most first, and before them those of the whole,
-/// which is named `.`. A link to a page is not counted.
+/// Returns the words of each page among `files`, most first, and before them the words of the
+/// whole, which is named `.`. A link to a page is not counted.
 fn count(files: &[PathBuf]) -> Result<Vec<(PathBuf, usize)>, String> {
     let mut pages = Vec::new();
     for file in files.iter().filter(|file| repository::is_kind(file, "md") && !file.is_symlink()) {

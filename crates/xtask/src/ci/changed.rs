@@ -10,9 +10,9 @@ use std::{
 /// The packages of the repository, by name.
 pub struct Packages(BTreeMap<String, Package>);
 
-/// Jobs that run for a change, and those that are left out.
+/// Jobs that run for a change, and jobs that are left out.
 pub struct Selection {
-    /// The jobs: tests of the changed packages, then those of the table.
+    /// The jobs: tests of the changed packages, then jobs of the table.
     pub jobs: Vec<Job>,
     /// Names of the jobs of the tier *change* that are left out.
     pub rest: Vec<String>,
@@ -100,7 +100,7 @@ fn tests(name: &str) -> Job {
     }
 }
 
-/// Returns the files that differ from `base`, those of no commit among them.
+/// Returns the files that differ from `base`, also files of no commit.
 ///
 /// # Errors
 ///

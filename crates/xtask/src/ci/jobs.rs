@@ -57,7 +57,7 @@ pub struct Job {
     /// Names of needs.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Packages, or directories and files, whose change it has to see; none is all of them.
+    /// Packages, or directories and files, that it looks at; without any, it looks at all.
     #[serde(default)]
     pub of: Vec<String>,
     /// Whether `--changed` runs it for packages that depend on the changed ones, too.

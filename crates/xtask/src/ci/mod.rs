@@ -9,7 +9,7 @@
 //! jobs.toml --+-- full      all of the tier change, two lanes at once
 //!             +-- slice     nightly jobs that are longest not green, for 15 minutes --> report.list
 //!             +-- --changed tests and jobs of changed packages, by the manifests
-//!             +-- NAME...   those that are named
+//!             +-- NAME...   the named jobs
 //! ```
 mod changed;
 mod jobs;
@@ -50,7 +50,7 @@ pub struct CiArgs {
     /// Compares with this commit instead of the upstream branch.
     #[arg(long, value_name = "COMMIT", requires = "changed")]
     base: Option<String>,
-    /// Lists the jobs and runs none.
+    /// Lists the jobs without running them.
     #[arg(long)]
     list: bool,
     /// Lists as JSON: a matrix for workflows.
@@ -190,7 +190,7 @@ impl Ci {
         Ok(passed)
     }
 
-    /// Runs `jobs` to the last, and writes the rows of those that do not run for each change.
+    /// Runs `jobs` to the last, and writes the rows of jobs that do not run for each change.
     fn one_by_one(&mut self, jobs: &[Job]) -> Result<bool, String> {
         let tree = report::tree(&self.root)?;
         let mut failed = Vec::new();
@@ -268,7 +268,7 @@ fn one(root: &Path, job: &Job, lane: usize, failed: &AtomicBool, start: Instant)
         println!("{:>5} s  {}", start.elapsed().as_secs(), ended.line(job));
         return true;
     };
-    // The others end because this one failed: their output then says nothing.
+    // The others end because this one failed: their output is of no use.
     if !failed.swap(true, SeqCst) {
         let _ = ended.print_log();
         println!("{:>5} s  {}", start.elapsed().as_secs(), ended.line(job));

@@ -1,5 +1,5 @@
 //! Keeps the report of jobs that do not run for each change: when each ran last, on which tree, and
-//! how it ended. Chooses those of the next slice.
+//! how it ended. Chooses the jobs of the next slice.
 use super::jobs::{Job, Tier};
 use crate::repository;
 use jiff::civil::Date;
@@ -99,7 +99,7 @@ impl JobReport {
         std::fs::write(&self.path, text).map_err(|err| format!("{}: {err}", self.path.display()))
     }
 
-    /// Returns jobs that fit into `minutes`: first those that are longest not green.
+    /// Returns jobs that fit into `minutes`: first the ones that are longest not green.
     pub fn slice<'j>(&self, jobs: &'j [Job], minutes: f64) -> Vec<&'j Job> {
         let mut due: Vec<&Job> = jobs.iter().filter(|job| job.tier == Tier::Nightly).collect();
         // A job that could not run here waits its turn as if it had.

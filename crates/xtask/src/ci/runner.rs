@@ -18,7 +18,7 @@ use std::{
 const LOGS: &str = "target/ci";
 /// Lines of the log of a job that failed which are printed.
 const SHOWN: usize = 400;
-/// Process groups of the jobs that run, one for each lane; 0 where none does.
+/// Process groups of the jobs that run, one for each lane; 0 for a lane without a job.
 static GROUPS: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
 
 /// A job that has ended.
@@ -150,7 +150,7 @@ fn failure(status: ExitStatus) -> Option<String> {
     }
 }
 
-/// Returns the sum of the times that bash's `times` prints (`0m1.250s`): those of the shell, and of
+/// Returns the sum of the times that bash's `times` prints (`0m1.250s`) for the shell and for
 /// its children.
 fn cpu(times: &str) -> Option<Duration> {
     let seconds = |time: &str| {

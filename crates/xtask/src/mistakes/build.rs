@@ -132,7 +132,7 @@ impl<'l> Build<'l> {
     }
 
     /// Builds the executables of mistakes, with all mistakes of this kind that are branches. One
-    /// that does not compile as a branch is none any more.
+    /// that does not compile as a branch is built alone.
     pub fn all(&mut self, wanted: &[&Mistake]) -> Result<(), String> {
         let executables: BTreeSet<&str> = wanted.iter().map(|mistake| mistake.executable.as_str()).collect();
         self.put_modules(wanted)?;
@@ -160,7 +160,8 @@ impl<'l> Build<'l> {
         wanted.iter().try_for_each(|mistake| self.tests(mistake).map(drop))
     }
 
-    /// Writes the root of the tests with the modules that mistakes name, and those that they use.
+    /// Writes the root of the tests with the modules that mistakes name, and the modules that they
+    /// use.
     fn put_modules(&self, wanted: &[&Mistake]) -> Result<(), String> {
         let tests = wanted.iter().filter(|mistake| mistake.executable == MODULES_OF);
         let named = tests.flat_map(|mistake| &mistake.tests).filter_map(|test| test.split("::").next());
@@ -232,7 +233,7 @@ impl<'l> Build<'l> {
         executable.ok_or_else(|| format!("{}: {} was not built", mistake.place, mistake.executable))
     }
 
-    /// Returns the tests that are run for a mistake: those that it names, or all.
+    /// Returns the tests that are run for a mistake: the named ones, or all.
     fn tests(&self, mistake: &Mistake) -> Result<Vec<&str>, String> {
         let Mistake { place, executable, tests, is_only, .. } = mistake;
         let names = self.names.get(&self.executable(mistake)?.name).into_iter().flatten();
@@ -270,7 +271,7 @@ impl<'l> Build<'l> {
         fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))
     }
 
-    /// Runs tests with a mistake switched on; 0 is none. Returns the tests that fail, too.
+    /// Runs tests with a mistake switched on, or without one (0). Returns the tests that fail, too.
     fn run(
         &self,
         executable: &Executable,
@@ -346,7 +347,7 @@ fn modules(root: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
     })
 }
 
-/// Returns a root without the modules that are not wanted. Those of other directories stay.
+/// Returns a root without the modules that are not wanted. Modules of other directories stay.
 fn trimmed(root: &str, wanted: &BTreeSet<&str>) -> String {
     let is_out = |(name, range): &(&str, Range<usize>)| {
         !wanted.contains(name) && !root[range.clone()].contains("#[path")
@@ -355,7 +356,7 @@ fn trimmed(root: &str, wanted: &BTreeSet<&str>) -> String {
     edited(root, 0, &out)
 }
 
-/// Returns the files of a module, whose path is without its end.
+/// Returns the files of the module at a path without an extension.
 fn files(module: &Path) -> Vec<PathBuf> {
     let below = fs::read_dir(module).into_iter().flatten().flatten().map(|entry| entry.path());
     let files = below.chain([module.with_extension("rs")]);

@@ -200,7 +200,7 @@ impl Hunk {
         Ok(())
     }
 
-    /// Returns the changes in a source. The error says what the lines are, before the file's name.
+    /// Returns the changes in a source. The error describes the lines, before the file's name.
     fn edits(&self, source: &str, all: &[Token<'_>]) -> Result<Vec<Edit>, String> {
         let (text, ranges) = self.text();
         let part = tokens(&text);
@@ -216,7 +216,7 @@ impl Hunk {
                 ));
             }
         };
-        // Tokens of the source that are those of a line here.
+        // Tokens of the source that are the tokens of a line here.
         let of = |range: &Range<usize>| {
             let first = part.partition_point(|token| token.at < range.start);
             at + first..at + part.partition_point(|token| token.at < range.end)

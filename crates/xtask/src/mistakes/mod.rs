@@ -42,7 +42,7 @@ pub struct MistakesArgs {
     /// Seconds that the tests of a mistake have.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     limit: u64,
-    /// Makes none: fails if a line of a list is not in its file any more, or a test not in its
+    /// Runs no test: fails if a line of a list is not in its file any more, or a test not in its
     /// executable.
     #[arg(long)]
     stale: bool,
@@ -96,7 +96,7 @@ fn made(args: &MistakesArgs) -> Result<bool, String> {
         let mistakes: Vec<&Mistake> = numbers.iter().map(|n| &lists.mistakes[n - 1].mistake).collect();
         build.all(&mistakes)?;
         result.built += cpu_time() - start;
-        // Tests that fail anyway notice nothing.
+        // Tests that fail anyway say little of a mistake.
         let start = cpu_time();
         for mistake in mistakes {
             build.check(mistake, limit)?;

@@ -68,7 +68,7 @@ impl Copy {
         Ok(lines)
     }
 
-    /// Writes the root of a crate, with the switch of branches whose numbers end at `count`.
+    /// Writes the root of a crate, with the switch of `count` branches.
     pub fn put_switch(&self, root: &str, count: usize) -> Result<(), String> {
         let text = fs::read_to_string(root).map_err(|e| format!("{root}: {e}"))? + &switch(count);
         self.put(root, text.as_bytes())

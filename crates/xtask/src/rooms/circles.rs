@@ -16,7 +16,7 @@ pub struct Crate {
 }
 
 impl Crate {
-    /// Adds a file of the crates whose roots lie in `directory`.
+    /// Adds a file of the crates with roots in `directory`.
     pub fn add(&mut self, directory: &Path, file: &Path, is_root: bool, text: &str) {
         let module = if is_root { Vec::new() } else { module_of(directory, file) };
         for (at, start) in text.match_indices("#[macro_export]\nmacro_rules! ") {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct Order {
     /// The directory of its root.
     pub directory: PathBuf,
-    /// Its modules. Each may use only those before it.
+    /// Its modules. Each may use only modules before it.
     pub modules: Vec<String>,
 }
 

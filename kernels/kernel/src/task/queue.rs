@@ -187,7 +187,7 @@ impl Tasks {
             .filter(move |slot| self.get(*slot).process == process && self.get(*slot).is_alive())
     }
 
-    /// Returns the use of the tasks of a process, those that have ended included. Faults of a
+    /// Returns the use of the tasks of a process, ended ones included. Faults of a
     /// task that runs are counted when it gives its CPU up.
     pub fn usage_of(&self, process: usize) -> Usage {
         let mut usage = self.process(process).usage;
