@@ -146,6 +146,7 @@ mod tests {
         };
         let table = Table {
             slice_minutes: 15.0,
+            full_minutes: 40.0,
             all_need: Vec::new(),
             need: Vec::new(),
             job: vec![

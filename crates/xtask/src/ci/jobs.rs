@@ -79,6 +79,8 @@ pub struct Job {
 pub struct Table {
     /// Minutes that the nightly jobs of one slice may take.
     pub slice_minutes: f64,
+    /// Minutes that all jobs of a change may take with their slice, which is cut to what is left.
+    pub full_minutes: f64,
     /// Needs of all jobs.
     pub all_need: Vec<String>,
     /// The needs.
@@ -146,7 +148,7 @@ fn in_parts(job: &Job) -> Vec<Job> {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "slice_minutes = 15\nall_need = []\n[[need]]\nname = \"jq\"\nhave = \"true\"\n";
+    const HEAD: &str = "slice_minutes = 15\nfull_minutes = 40\nall_need = []\n[[need]]\nname = \"jq\"\nhave = \"true\"\n";
 
     fn parse(job: &str) -> Result<Table, String> {
         Table::parse(&format!("{HEAD}[[job]]\nname = \"a\"\nminutes = 2\nrun = \"true\"\n{job}"))

@@ -6,7 +6,7 @@
 //! night is run by nobody. Here each is a row of `.ci/jobs.toml`, with its needs and its minutes:
 //!
 //! ```text
-//! jobs.toml --+-- full      all of the tier change, two lanes at once
+//! jobs.toml --+-- full      all of the tier change, two lanes at once; then a slice
 //!             +-- slice     nightly jobs that are longest not green, for 15 minutes --> report.list
 //!             +-- --changed tests and jobs of changed packages, by the manifests
 //!             +-- NAME...   the named jobs
@@ -39,7 +39,8 @@ const BUSY: f64 = 4.0;
 /// Arguments of `ci`.
 #[derive(Args)]
 pub struct CiArgs {
-    /// `full`: all jobs of the tier change. `slice`: nightly jobs that are longest not green.
+    /// `full`: all jobs of the tier change, then a slice as far as its minutes go. `slice`: nightly
+    /// jobs that are longest not green.
     /// Otherwise names of jobs or tiers, or their first letters.
     #[arg(value_name = "JOB", required_unless_present_any = ["changed", "list"])]
     jobs: Vec<String>,
@@ -79,7 +80,7 @@ fn start(args: &CiArgs) -> Result<bool, String> {
     }
     match words[..] {
         ["full"] => ci.full(),
-        ["slice"] => ci.slice(),
+        ["slice"] => ci.slice(ci.table.slice_minutes),
         _ => {
             let jobs = named(&ci.table, &args.jobs)?;
             ci.one_by_one(&jobs)
@@ -141,9 +142,14 @@ impl Ci {
     }
 
     /// Runs the jobs of the tier *change*, each lane beside the others, up to the first that fails.
+    /// If all have passed, a slice fills the minutes that are left.
     fn full(&mut self) -> Result<bool, String> {
         let all: Vec<Job> = self.table.job.iter().filter(|job| job.tier == Tier::Change).cloned().collect();
-        self.at_once(&all)
+        if !self.at_once(&all)? {
+            return Ok(false);
+        }
+        let left = self.table.full_minutes - self.start.elapsed().as_secs_f64() / 60.0;
+        self.slice(left.min(self.table.slice_minutes))
     }
 
     fn at_once(&mut self, jobs: &[Job]) -> Result<bool, String> {
@@ -173,12 +179,12 @@ impl Ci {
         Ok(passed)
     }
 
-    /// Runs nightly jobs that are longest not green, as many as fit, and writes their rows.
-    fn slice(&mut self) -> Result<bool, String> {
-        let jobs: Vec<Job> =
-            self.report.slice(&self.table.job, self.table.slice_minutes).into_iter().cloned().collect();
+    /// Runs nightly jobs that are longest not green, as many as fit into `minutes`, and writes their
+    /// rows.
+    fn slice(&mut self, minutes: f64) -> Result<bool, String> {
+        let jobs: Vec<Job> = self.report.slice(&self.table.job, minutes).into_iter().cloned().collect();
         let passed = self.one_by_one(&jobs)?;
-        println!("\nRows of this slice in .ci/report.list:");
+        println!("\nRows of this slice of {:.0} minutes in .ci/report.list:", minutes.max(0.0));
         for line in jobs.iter().filter_map(|job| self.report.line(&job.name)) {
             println!("{line}");
         }
