@@ -127,7 +127,10 @@ impl MachineName {
 
 /// Says where the tables of ppc32 are measured.
 fn hashed() -> Failure {
-    Failure::new("--arch ppc32: its MMUs find pages in a hash table, which `bench hash` measures".to_owned())
+    Failure::new(
+        "--arch ppc32: its MMUs find pages in a hash table, which `ptarmigan-papers hash` measures"
+            .to_owned(),
+    )
 }
 
 /// Work that is compiled for each format whose tables MMUs walk, or software for them.

@@ -1,4 +1,4 @@
-//! `ptarmigan bench kmap`: windows of slots through which a kernel sees high memory.
+//! `ptarmigan-papers kmap`: windows of slots through which a kernel sees high memory.
 //!
 //! * `traces`: counts of sweeps on recorded programs, for Linux's pool and the library's, and by
 //!   the size of the pool.
@@ -39,7 +39,7 @@ enum PartName {
     Plans,
 }
 
-/// Options of `bench kmap`.
+/// Options of `ptarmigan-papers kmap`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct KmapOptions {
     /// Parts to run.
