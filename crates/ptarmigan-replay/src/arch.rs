@@ -15,6 +15,7 @@ pub enum MachineName {
     #[value(name = "x86-64")]
     X86_64,
     /// 32-bit x86 with 2 levels
+    #[value(hide = !cfg!(feature = "formats"))]
     I386,
     /// 32-bit x86 with PAE
     I386Pae,

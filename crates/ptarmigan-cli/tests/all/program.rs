@@ -8,7 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The machines that need the feature `formats`.
-pub const MORE: [&str; 11] = [
+pub const MORE: [&str; 12] = [
+    "i386",
     "x86-64-5",
     "sv32",
     "sv39",
