@@ -7,7 +7,7 @@ mod examples;
 mod hints;
 pub mod pages;
 
-pub use examples::{EXIT_CODES, Example, of};
+pub use examples::{EXIT_CODES, Example, example, of, with_examples};
 
 use crate::{advise, bench, calibrate, inspect, record, report};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -51,7 +51,7 @@ pub fn grammar() -> clap::Command {
 /// Returns the grammar of the command line, with examples and exit codes below each help text.
 #[must_use]
 pub fn command() -> clap::Command {
-    examples::with_examples(grammar(), "ptarmigan")
+    with_examples(grammar(), "ptarmigan", of)
 }
 
 /// Parses a command line, the program's name first.
@@ -61,10 +61,22 @@ pub fn command() -> clap::Command {
 pub fn parse<S: Into<std::ffi::OsString> + Clone>(
     line: impl IntoIterator<Item = S>,
 ) -> Result<Cli, clap::Error> {
-    let mut command = command();
+    parse_as(command(), line, |cli: &mut Cli| cli.command.as_mut().and_then(Command::baseline_mut))
+}
+
+/// Parses a command line of a grammar, the program's name first. `baseline` returns the options of
+/// a baseline: they keep the other options of the line.
+///
+/// # Errors
+/// If it does not follow the grammar, or asks for help or the version.
+pub fn parse_as<C: FromArgMatches, S: Into<std::ffi::OsString> + Clone>(
+    mut command: clap::Command,
+    line: impl IntoIterator<Item = S>,
+    baseline: impl FnOnce(&mut C) -> Option<&mut baseline::BaselineArgs>,
+) -> Result<C, clap::Error> {
     let matches = command.try_get_matches_from_mut(line).map_err(hints::with_hint)?;
-    let mut cli = Cli::from_arg_matches(&matches)?;
-    if let Some(args) = cli.command.as_mut().and_then(Command::baseline_mut) {
+    let mut cli = C::from_arg_matches(&matches)?;
+    if let Some(args) = baseline(&mut cli) {
         let (command, matches) = leaf(&command, &matches);
         args.settings = baseline::settings(command, matches);
         args.options = baseline::options(command, matches);

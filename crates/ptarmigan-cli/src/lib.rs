@@ -6,7 +6,7 @@ pub mod calibrate;
 pub mod cli;
 mod csv;
 pub mod inspect;
-mod measure;
+mod page_prices;
 pub mod record;
 pub mod report;
 mod rows;

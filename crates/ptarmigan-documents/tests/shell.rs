@@ -90,6 +90,7 @@ fn problem(command: &[String], page: &Path) -> Option<String> {
     let first = command.first()?.as_str();
     match first {
         "ptarmigan" => parse(&command[1..]),
+        "ptarmigan-papers" => fault(ptarmigan_papers::parse(command)),
         "cargo" => cargo(&command[1..]),
         _ if OTHERS.contains(&first) || SHELL.contains(&first) => None,
         // Of the repository, or beside the page.
@@ -105,9 +106,12 @@ fn problem(command: &[String], page: &Path) -> Option<String> {
 
 fn parse(arguments: &[String]) -> Option<String> {
     let line = std::iter::once("ptarmigan").chain(arguments.iter().map(String::as_str));
-    let error = cli::parse(line).err()?;
-    // Asking for help is fine.
-    error.use_stderr().then(|| error.to_string())
+    fault(cli::parse(line))
+}
+
+/// Returns the error of a line, unless it asks for help.
+fn fault<C>(parsed: Result<C, clap::Error>) -> Option<String> {
+    parsed.err().filter(clap::Error::use_stderr).map(|error| error.to_string())
 }
 
 fn cargo(arguments: &[String]) -> Option<String> {
@@ -153,7 +157,7 @@ fn commands_in_the_pages_can_be_run() {
         let page = Page::parse(&std::fs::read_to_string(&path).expect("a page"));
         for block in page.blocks.iter().filter(|block| block.is_shell()) {
             for command in commands(&block.text) {
-                own += usize::from(command[0] == "ptarmigan");
+                own += usize::from(command[0].starts_with("ptarmigan"));
                 if let Some(why) = problem(&command, &path) {
                     let line = command.join(" ");
                     wrong.push(format!("{}:{}: {line}: {why}", path.display(), block.line));

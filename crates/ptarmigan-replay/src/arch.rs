@@ -15,6 +15,7 @@ pub enum MachineName {
     #[value(name = "x86-64")]
     X86_64,
     /// 32-bit x86 with 2 levels
+    #[value(hide = !cfg!(feature = "formats"))]
     I386,
     /// 32-bit x86 with PAE
     I386Pae,
@@ -127,7 +128,10 @@ impl MachineName {
 
 /// Says where the tables of ppc32 are measured.
 fn hashed() -> Failure {
-    Failure::new("--arch ppc32: its MMUs find pages in a hash table, which `bench hash` measures".to_owned())
+    Failure::new(
+        "--arch ppc32: its MMUs find pages in a hash table, which `ptarmigan-papers hash` measures"
+            .to_owned(),
+    )
 }
 
 /// Work that is compiled for each format whose tables MMUs walk, or software for them.

@@ -40,7 +40,6 @@ mod counted;
 mod error;
 pub mod files;
 pub mod flushes;
-mod hashed_slots;
 mod high;
 mod input;
 mod instruments;
@@ -86,7 +85,7 @@ pub use policy::{Choice, PolicyName};
 pub use report::{LevelReport, TruthReport};
 pub use setup::SoloTrace;
 pub use workers::look::{Look, When};
-pub use workers::machine::EitherMachine;
+pub use workers::machine::{EitherMachine, ReplayMmu};
 pub use workers::watch::Watch;
 
 use crate::baseline::{BaselineRun, Comparison, WithComparison};

@@ -1,6 +1,5 @@
 //! Replays recordings on a machine of 512 + 512 MiB and counts the frames that the kernel maps
 //! there. No time is measured.
-use super::hashed_slots::HashedSlots;
 use super::high::KmapReport;
 use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
@@ -22,26 +21,12 @@ impl SoloTrace {
         self.map_on(config, costs, RecordedX86::NO_MMU)
     }
 
-    /// As [`map`](Self::map). Returns also the mean number of slots that a sweep's flush finds in a
-    /// hash table, if there was a sweep.
+    /// As [`map`](Self::map), with the MMU `mmu`: another one than `map` has is another engine to
+    /// compile, in the crate of the caller.
     ///
     /// # Errors
     /// As for [`map`](Self::map).
-    pub fn map_hashed(
-        &self,
-        config: &HighConfig,
-        costs: CostModel,
-    ) -> Result<(KmapReport, Option<f64>), Failure> {
-        let slots = HashedSlots::default();
-        let report = self.map_on(config, costs, &slots)?;
-        let found = slots.found();
-        // Flushes after the last sweep are of the machine's end.
-        let found = found.get(..report.sweeps as usize).unwrap_or(&found);
-        let mean = found.iter().sum::<usize>() as f64 / found.len() as f64;
-        Ok((report, (!found.is_empty()).then_some(mean)))
-    }
-
-    fn map_on<S: ReplayMmu>(
+    pub fn map_on<S: ReplayMmu>(
         &self,
         config: &HighConfig,
         costs: CostModel,

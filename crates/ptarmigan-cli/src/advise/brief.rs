@@ -1,7 +1,7 @@
 //! Finds advice for the author of a program in short form, for a page of other figures.
 use super::advice::{Advice, Details};
 use super::args::AdviseArgs;
-use crate::measure::page_prices::PagePrices;
+use crate::page_prices::PagePrices;
 use ptarmigan_replay::{Failure, Trace};
 use serde::Serialize;
 

@@ -26,7 +26,7 @@ mod text;
 pub use args::AdviseArgs;
 pub use brief::{Brief, Effort, brief};
 
-use crate::measure::page_prices::PagePrices;
+use crate::page_prices::PagePrices;
 use args::{KernelArch, Whom};
 use check::After;
 use facts::Facts;

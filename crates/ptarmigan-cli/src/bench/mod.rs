@@ -8,32 +8,21 @@
 //!
 //! * `table`: page-table operations by policy; `faults`: faults of one thread and of two.
 //! * `zero`: clearing table pages.
-//! * `hash`: the work of a hash table, and the effect of its size.
-//! * `flush`: flushes of a machine with a hash table, priced by a cost model, beside this host's.
-//! * `kmap`: windows of slots for high memory.
-//! * `userpte`: leaf tables in high memory: their cost, and when they pay.
-//! * `history`: the reports of 2004 and 2008 on quicklists, measured again.
-//! * `historic`: Linux's policies of those years.
+//! * `historic`: Linux's policies of 2004 and 2008.
+//!
+//! Benchmarks of papers and mails are the crate `ptarmigan-papers`.
 mod faults;
-mod flush;
-mod hash;
-mod historic;
-mod history;
-mod kmap;
+pub mod historic;
 mod table;
-mod userpte;
 mod zero;
 
 use clap::{Args, Subcommand};
 
-use crate::calibrate;
-use history::{holt, imbalance, migration};
 use ptarmigan_bench::json::Document;
 use ptarmigan_bench::report::BenchReport;
 use ptarmigan_bench::text::Text;
 use ptarmigan_bench::{Options, pages};
 use ptarmigan_replay::baseline::{self, BaselineArgs, BaselineRun, WithComparison};
-use ptarmigan_replay::model;
 use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::{Context, Failure, MachineName};
 
@@ -56,62 +45,26 @@ enum Bench {
     Quicklist(Options),
     /// Clearing frames through and past the caches, on demand and ahead, in nanoseconds per frame.
     Zero(Options),
-    /// Flushes of a page, a range and everything on a hashed machine, and clearing its hash table:
-    /// counted, and priced by a cost model. Beside them flushes of this host, measured.
-    Flush(FlushOptions),
-    /// Entries looked at, stores, evictions and `tlbie`s of hash tables by size: counted, and
-    /// flushes and wipes priced by a cost model.
-    Hash(FlushOptions),
-    /// Windows of slots for high memory: slots per sweep on recordings, pools against each other,
-    /// and the planner against each rule on real slots.
-    Kmap(kmap::KmapOptions),
-    /// Leaf tables in high memory: the experiment of 2010 on a recording, and the memory, sharing
-    /// and sparseness at which low memory runs out without them.
-    Userpte(userpte::UserPteOptions),
-    /// Forked children that read pages far apart, in nanoseconds per fault.
-    Holt(OnArch),
-    /// Fork on one CPU, exit on the others: memory cached by lists. Counts, no times.
-    Imbalance(ImbalanceOptions),
-    /// Fork on one node, exit on another: pages cached on the wrong node. Counts, no times.
-    Migration(CountOptions),
 }
 
 /// Options of benchmarks that measure on the tables of any machine.
 #[derive(Args, Clone, Copy, Debug)]
-struct OnArch {
+pub struct OnArch {
     /// Machine whose format the tables have. Others than x86-64 need a build with the feature
     /// `formats`.
     #[arg(long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
-    arch: MachineName,
+    pub arch: MachineName,
+    /// Options of every benchmark that measures.
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
 }
 
-/// Options of benchmarks that count.
-#[derive(Args, Clone, Copy, Debug)]
-struct CountOptions {
-    /// Print one JSON document instead of a table.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Clone, Debug)]
-struct FlushOptions {
-    /// Cost model with prices: a shipped one, or a file as `ptarmigan docs cost-models`
-    /// says.
-    #[arg(long, default_value = "power3-2001", value_name = "NAME|FILE")]
-    model: String,
-    #[command(flatten)]
-    count: CountOptions,
-}
-
-#[derive(Args, Clone, Copy, Debug)]
-struct ImbalanceOptions {
-    /// Lists of the historic policies, 1 to 3.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
-    historic_lists: u8,
-    #[command(flatten)]
-    count: CountOptions,
+impl OnArch {
+    /// Returns the name of the machine, if that is not x86-64.
+    #[must_use]
+    pub fn other(&self) -> Option<String> {
+        (self.arch != MachineName::X86_64).then(|| self.arch.name())
+    }
 }
 
 impl BenchArgs {
@@ -140,34 +93,6 @@ impl BenchArgs {
                 let report = zero::run(options.rounds, &zero::ZeroWorkload::FULL);
                 (report.map_err(Failure::new), options)
             }
-            Bench::Holt(OnArch { arch, options }) => (holt::run(options.rounds, *arch), options),
-            Bench::Flush(options) => {
-                let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
-                let mut report = flush::run(&model).map_err(Failure::new)?;
-                report.add_host(calibrate::brief());
-                return conclude(baseline, &report, report.text(), options.count.json);
-            }
-            Bench::Hash(options) => {
-                let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
-                let report = hash::run(&model).map_err(Failure::new)?;
-                return conclude(baseline, &report, report.text(), options.count.json);
-            }
-            Bench::Kmap(options) => {
-                let report = kmap::run(options)?;
-                return conclude(baseline, &report, report.text(), options.json);
-            }
-            Bench::Userpte(options) => {
-                let report = userpte::run(options)?;
-                return conclude(baseline, &report, report.text(), options.json);
-            }
-            Bench::Imbalance(options) => {
-                let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;
-                return conclude(baseline, &report, report.text(), options.count.json);
-            }
-            Bench::Migration(options) => {
-                let report = migration::run().map_err(Failure::new)?;
-                return conclude(baseline, &report, report.text(), options.json);
-            }
         };
         let report = BenchReport { arch, ..report? };
         conclude(baseline, &report, report.text(), options.json)
@@ -178,11 +103,7 @@ impl Bench {
     /// Returns the machine whose tables are asked for, if that is not the usual one.
     fn other_arch(&self) -> Option<String> {
         match self {
-            Bench::Table(OnArch { arch, .. }) | Bench::Holt(OnArch { arch, .. })
-                if *arch != MachineName::X86_64 =>
-            {
-                Some(arch.name())
-            }
+            Bench::Table(on) => on.other(),
             _ => None,
         }
     }
@@ -193,19 +114,16 @@ impl Bench {
             Bench::Faults(_) => "faults",
             Bench::Quicklist(_) => "quicklist",
             Bench::Zero(_) => "zero",
-            Bench::Flush(_) => "flush",
-            Bench::Hash(_) => "hash",
-            Bench::Kmap(_) => "kmap",
-            Bench::Userpte(_) => "userpte",
-            Bench::Holt(_) => "holt",
-            Bench::Imbalance(_) => "imbalance",
-            Bench::Migration(_) => "migration",
         }
     }
 }
 
 /// Prints a report, with a comparison if there is one, and saves its figures.
-fn conclude(
+///
+/// # Errors
+///
+/// If the comparison cannot be made, or the report or the figures cannot be written.
+pub fn conclude(
     baseline: BaselineRun,
     report: &impl serde::Serialize,
     text: Text,

@@ -12,13 +12,13 @@ mod linux;
 mod time;
 
 pub use args::CalibrateArgs;
-pub(crate) use time::HostTime;
+pub use time::HostTime;
 
 /// Measures this host for about a second.
 ///
 /// # Errors
 /// If it cannot be measured.
-pub(crate) fn brief() -> Result<Vec<HostTime>, Failure> {
+pub fn brief() -> Result<Vec<HostTime>, Failure> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     return linux::brief::measure();
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

@@ -2,10 +2,12 @@
 
 /// A time of this host.
 #[derive(Clone, Debug)]
-pub(crate) struct HostTime {
+pub struct HostTime {
+    /// The call, and the pages that it flushes.
     pub case: String,
-    /// In `unit`.
+    /// The time, or the number, in `unit`.
     pub value: f64,
+    /// The unit of `value`.
     pub unit: &'static str,
     /// Pages that are flushed.
     pub pages: usize,

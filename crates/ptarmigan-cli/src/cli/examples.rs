@@ -9,7 +9,9 @@ pub struct Example {
     pub line: &'static str,
 }
 
-const fn example(does: &'static str, line: &'static str) -> Example {
+/// Makes an example.
+#[must_use]
+pub const fn example(does: &'static str, line: &'static str) -> Example {
     Example { does, line }
 }
 
@@ -119,40 +121,6 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("ptarmigan bench zero", &[example("Compares ways to clear frames.", "ptarmigan bench zero")]),
     (
-        "ptarmigan bench flush",
-        &[
-            example("Prices flushes as in 2001.", "ptarmigan bench flush"),
-            example("Prices them as measured here.", "ptarmigan bench flush --model host.json"),
-        ],
-    ),
-    (
-        "ptarmigan bench hash",
-        &[example("Counts evictions by size of the table.", "ptarmigan bench hash --json")],
-    ),
-    (
-        "ptarmigan bench kmap",
-        &[example("Counts sweeps on recordings only.", "ptarmigan bench kmap --part traces")],
-    ),
-    (
-        "ptarmigan bench userpte",
-        &[
-            example("Measures what high tables cost.", "ptarmigan bench userpte --part time --runs 7"),
-            example(
-                "Draws when they pay, with 512 MiB of low memory.",
-                "ptarmigan bench userpte --part memory --low 512M --svg userpte.svg",
-            ),
-        ],
-    ),
-    ("ptarmigan bench holt", &[example("Runs the fork-and-touch program of 2004.", "ptarmigan bench holt")]),
-    (
-        "ptarmigan bench imbalance",
-        &[example("Counts with three historic lists.", "ptarmigan bench imbalance --historic-lists 3")],
-    ),
-    (
-        "ptarmigan bench migration",
-        &[example("Counts pages that stay on foreign nodes.", "ptarmigan bench migration")],
-    ),
-    (
         "ptarmigan calibrate",
         &[
             example("Writes a cost model of this host.", "ptarmigan calibrate -o host.json"),
@@ -193,21 +161,25 @@ pub fn of(command: &str) -> &'static [Example] {
 }
 
 /// Adds examples and exit codes to the help of a command and of those below it. A command that has
-/// a text below its help already keeps it.
-pub(super) fn with_examples(command: clap::Command, name: &str) -> clap::Command {
+/// a text below its help already keeps it. `of` returns the examples of a command.
+#[must_use]
+pub fn with_examples(
+    command: clap::Command,
+    name: &str,
+    of: fn(&str) -> &'static [Example],
+) -> clap::Command {
     let kept = command.get_after_help().is_some() || command.get_after_long_help().is_some();
     let below: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
-    let command = if kept { command } else { command.after_help(text(name)) };
+    let command = if kept { command } else { command.after_help(text(name, of(name))) };
     below.into_iter().fold(command, |command, one| {
         let path = format!("{name} {one}");
-        command.mut_subcommand(one, |inner| with_examples(inner, &path))
+        command.mut_subcommand(one, |inner| with_examples(inner, &path, of))
     })
 }
 
 /// Returns the text below a help.
-fn text(name: &str) -> String {
+fn text(name: &str, examples: &[Example]) -> String {
     let mut text = String::new();
-    let examples = of(name);
     if !examples.is_empty() {
         text.push_str("Examples:\n");
         for Example { does, line } in examples {

@@ -1,8 +1,11 @@
-//! Hints for command lines that lack a command.
+//! Hints for command lines that lack a command, or name one of another program.
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use ptarmigan_replay::MachineName;
 use std::path::Path;
+
+/// Benchmarks of papers, which another program has.
+const PAPERS: [&str; 7] = ["flush", "hash", "holt", "imbalance", "kmap", "migration", "userpte"];
 
 /// Adds a hint where a file or a program stands in place of a command.
 pub(super) fn with_hint(mut error: clap::Error) -> clap::Error {
@@ -35,6 +38,9 @@ fn is_about_machine(error: &clap::Error) -> bool {
 /// Returns the command lines that may have been meant. `similar` says that a command has nearly
 /// this name.
 fn hints(given: &str, similar: bool) -> Vec<String> {
+    if PAPERS.contains(&given) {
+        return vec![format!("to run it: cargo run --release -p ptarmigan-papers -- {given}")];
+    }
     let path = Path::new(given);
     if path.extension().is_some_and(|extension| extension == "ptrace") {
         return vec![
@@ -57,10 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_looked_at_and_a_program_is_recorded() {
+    fn a_trace_a_program_and_a_paper_have_commands() {
         assert!(hints("mp.ptrace", false)[0].ends_with("ptarmigan inspect mp.ptrace"));
         assert!(hints("mp.ptrace", true)[1].contains("ptarmigan report mp.ptrace -o "));
         assert_eq!(hints("sh", false), ["to record the program: ptarmigan record sh"]);
+        assert_eq!(
+            hints("userpte", false),
+            ["to run it: cargo run --release -p ptarmigan-papers -- userpte"]
+        );
         assert!(hints("sh", true).is_empty() && hints("no such program", false).is_empty());
     }
 }

@@ -24,4 +24,6 @@ mod rules;
 mod share;
 mod terminal;
 mod usage;
-mod userpte;
+
+/// The program that is tested.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ptarmigan");

@@ -1,9 +1,27 @@
-//! Runs the built program, and removes the files of a test at its end.
+//! Runs the built program, which the executable of tests names, and removes the files of a test at
+//! its end. Tests of `ptarmigan-papers` use it, too.
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The machines that need the feature `formats`.
+pub const MORE: [&str; 12] = [
+    "i386",
+    "x86-64-5",
+    "sv32",
+    "sv39",
+    "sv48",
+    "sv57",
+    "aarch64-4k",
+    "aarch64-16k",
+    "aarch64-64k",
+    "loongarch64",
+    "ia64",
+    "sparc64",
+];
 
 /// What the program left.
 pub struct Ran {
@@ -37,7 +55,7 @@ impl Ran {
 /// Returns the program with these arguments, which reads no terminal. A replay of the fixture gets
 /// little memory if they do not say how much: that takes much longer to set up than to use.
 pub fn program(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
+    let mut command = Command::new(crate::PROGRAM);
     command.args(args).stdin(Stdio::null());
     let replays = matches!(args.first(), Some(&("replay" | "advise")));
     let has = |part: &str| args.iter().any(|arg| arg.contains(part));
@@ -129,5 +147,35 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0).or_else(|_| std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Fields whose keys are data: kinds, advice, levels, names of Linux.
+const MAPS: [&str; 9] =
+    ["by_kind", "advice", "by_level", "kinds", "differences", "meminfo", "levels", "unknown", "options"];
+
+/// Returns the names of all fields of a document that the page of documents lacks.
+pub fn undocumented(document: &Value) -> Vec<String> {
+    let page = include_str!("../../json.md");
+    let mut names = BTreeSet::new();
+    fields(document, &mut names);
+    names.into_iter().filter(|name| !page.contains(&format!("`{name}`"))).collect()
+}
+
+/// Adds the names of all fields.
+fn fields(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(all) => all.iter().for_each(|one| fields(one, names)),
+        Value::Object(all) => {
+            for (name, inner) in all {
+                names.insert(name.clone());
+                let data = MAPS.contains(&name.as_str());
+                match inner {
+                    Value::Object(entries) if data => entries.values().for_each(|one| fields(one, names)),
+                    _ => fields(inner, names),
+                }
+            }
+        }
+        _ => {}
     }
 }

@@ -60,12 +60,13 @@ fn options_of_a_replay_are_in_groups() {
 
 #[test]
 fn wrong_names_get_the_nearest_ones() {
-    let cases: [(&[&str], i32, &str); 13] = [
+    let cases: [(&[&str], i32, &str); 14] = [
         (&["mp.ptrace"], 2, "tip: to count what the trace contains: ptarmigan inspect mp.ptrace"),
         (&["mp.ptrace"], 2, "tip: to write a page about it: ptarmigan report mp.ptrace -o report.html"),
         (&["sh"], 2, "tip: to record the program: ptarmigan record sh"),
         (&["repaly"], 2, "'replay'"),
         (&["bench", "quicklst"], 2, "'quicklist'"),
+        (&["bench", "kmap", "--json"], 2, "tip: to run it: cargo run --release -p ptarmigan-papers -- kmap"),
         (&["replay", "--sanitise"], 2, "'--sanitize'"),
         (&["replay", "--policy", "ptarmgan"], 2, "'ptarmigan'"),
         (&["replay", "--params", "magazine=100"], 2, "write quicklist=on,magazine=N"),

@@ -6,11 +6,12 @@ use crate::args::ReplayArgs;
 use crate::error::Failure;
 use crate::input::trace::Trace;
 use crate::linux::PAGE;
-use crate::platform::Direct;
+use crate::platform::{Direct, Walked};
 use ptarmigan::format::{
-    Aarch64, Aarch64K16, Aarch64K64, Format, Ia64, LoongArch64, Sparc64, Sv32, Sv39, Sv48, Sv57, X86_64,
-    X86_64La57,
+    Aarch64, Aarch64K16, Aarch64K64, Format, I386, Ia64, LoongArch64, Sparc64, Sv32, Sv39, Sv48, Sv57,
+    X86_64, X86_64La57,
 };
+use ptarmigan::params::UserPte;
 use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
 
 /// Pages and levels of the machines that count tables while they are recorded: only tables of such
@@ -42,12 +43,17 @@ pub(super) fn round(
     Ok(rounded)
 }
 
-/// Makes a machine with `memory` bytes. `name` is of none of the machines that every build has.
+/// Makes a machine with `memory` bytes; one with windows places leaf tables as `userpte` says. `name` is of none of the machines that every build has.
 ///
 /// # Errors
 /// If the machine cannot have so much memory.
-pub(super) fn machine(name: MachineName, memory: u64) -> Result<Box<dyn PassMachine>, Failure> {
+pub(super) fn machine(
+    name: MachineName,
+    userpte: UserPte,
+    memory: u64,
+) -> Result<Box<dyn PassMachine>, Failure> {
     match name {
+        MachineName::I386 => Ok(Box::new(Walked::<I386, _>::small_with(userpte, memory, 4 << 30)?)),
         MachineName::X86_64La57 => direct::<X86_64La57, Interrupting>(memory),
         MachineName::Sv32 => direct::<Sv32, Fencing>(memory),
         MachineName::Sv39 => direct::<Sv39, Fencing>(memory),
@@ -59,7 +65,7 @@ pub(super) fn machine(name: MachineName, memory: u64) -> Result<Box<dyn PassMach
         MachineName::LoongArch64 => direct::<LoongArch64, Refilled>(memory),
         MachineName::Ia64 => direct::<Ia64, Refilled>(memory),
         MachineName::Sparc64 => direct::<Sparc64, Refilled>(memory),
-        MachineName::X86_64 | MachineName::I386 | MachineName::I386Pae | MachineName::Ppc32 => {
+        MachineName::X86_64 | MachineName::I386Pae | MachineName::Ppc32 => {
             Err(Failure::new("this machine is not one of these"))
         }
     }

@@ -24,7 +24,7 @@ use crate::terminal::bar;
 use crate::terminal::print;
 use common::Common;
 use machine::{CountedPass, PassMachine};
-use ptarmigan::format::{I386, X86Pae};
+use ptarmigan::format::X86Pae;
 use ptarmigan_bench::stats::median;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,11 +73,10 @@ pub fn replay(
     let memory = args.memory;
     let machine: &dyn PassMachine = match args.arch {
         MachineName::X86_64 => &Walked::RECORDED,
-        MachineName::I386 => &Walked::<I386, _>::small_with(userpte, memory, 4 << 30)?,
         MachineName::I386Pae => &Walked::<X86Pae, _>::small_with(userpte, memory, 64 << 30)?,
         MachineName::Ppc32 => &Hashed::new(args)?,
         #[cfg(feature = "formats")]
-        name => &*formats::machine(name, memory)?,
+        name => &*formats::machine(name, userpte, memory)?,
         #[cfg(not(feature = "formats"))]
         name => return Err(name.not_in_this_build()),
     };

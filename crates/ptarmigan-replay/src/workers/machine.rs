@@ -1,6 +1,5 @@
 //! The machine that a job runs on.
 use crate::error::{Context, Failure};
-use crate::hashed_slots::HashedSlots;
 use crate::linux::has_page;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
@@ -50,8 +49,6 @@ pub trait ReplayMmu: Mmu {
     #[inline]
     fn refill(&self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<Refill<u64>>) {}
 }
-
-impl ReplayMmu for &HashedSlots {}
 
 impl ReplayMmu for &HashedMmu<'_> {
     const REFILLS: bool = true;

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! times 2026-11-25, AMD EPYC
-//! quick ptarmigan bench flush --json
+//! quick ptarmigan-papers flush --json
 //!
 //! [2001] flush of a page, hash bit clear
 //! says: 110 ns
-//! run: ptarmigan bench flush --json
+//! run: ptarmigan-papers flush --json
 //! count: {rows(case=page-unhashed).value :1} ns
 //! here: 110.0 ns
 //! why: the price itself
 //!
 //! [docs/results.md] percent kept with 8 CPUs
-//! run: ptarmigan bench imbalance --json
+//! run: ptarmigan-papers imbalance --json
 //! count: | 8 | {rows(cpus=8,policy=v5).kept_kib} |
 //! here: | 8 | 30.43 |
 //! ```

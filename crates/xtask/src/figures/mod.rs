@@ -188,6 +188,7 @@ impl Programs {
     fn program(&mut self, name: &str) -> Result<PathBuf, String> {
         let build: &[&str] = match name {
             "ptarmigan" => &["--package", "ptarmigan-cli", "--bin", "ptarmigan"],
+            "ptarmigan-papers" => &["--package", "ptarmigan-papers"],
             // With the machines that other builds lack.
             FORMATS => &["--package", "ptarmigan-cli", "--bin", "ptarmigan", "--features", "formats"],
             "table-lines" => &["--package", "ptarmigan", "--example", "table-lines"],
@@ -214,7 +215,7 @@ impl Programs {
         };
         match name {
             FORMATS => {}
-            "ptarmigan" => return Ok(directory.join(name)),
+            "ptarmigan" | "ptarmigan-papers" => return Ok(directory.join(name)),
             _ => return Ok(directory.join("examples").join(name)),
         }
         // A build without the feature takes its name: it is copied beside it. Released programs

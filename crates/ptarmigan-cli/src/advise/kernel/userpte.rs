@@ -69,7 +69,7 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure) -> Result<Verdict, Failur
         ),
         how: "the boot parameter as above; no other machine has it.".to_owned(),
         not_measured: "what a window costs there, other programs that need low memory, machines of another \
-                       size (`ptarmigan bench userpte` has those)."
+                       size (`ptarmigan-papers userpte` has those)."
             .to_owned(),
         value: 0.0,
         without: figures.clone(),

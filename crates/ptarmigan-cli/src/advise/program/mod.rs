@@ -30,7 +30,7 @@ use super::advice::Verdict;
 use super::facts::Facts;
 use super::figures::Figures;
 use super::measure::Measure;
-use crate::measure::page_prices::PagePrices;
+use crate::page_prices::PagePrices;
 use empty::EmptyTables;
 use forks::ForkSizes;
 use huge::{HugeRegions, LeftOut};

@@ -7,7 +7,7 @@
 //! faults on files and on pages of zeroes, which have the price of a page that is made writable
 //! again.
 use super::seen::REGION;
-use crate::measure::page_prices::{PagePrices, UnitPrices};
+use crate::page_prices::{PagePrices, UnitPrices};
 use serde::Serialize;
 use std::collections::HashMap;
 

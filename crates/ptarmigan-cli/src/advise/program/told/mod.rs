@@ -9,7 +9,7 @@ use super::super::facts::Facts;
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::unfit::not;
-use crate::measure::page_prices::PagePrices;
+use crate::page_prices::PagePrices;
 use ptarmigan_replay::terminal::words::count;
 use ptarmigan_replay::{Failure, SoloTrace, Trace};
 use ptarmigan_trace::Cause;

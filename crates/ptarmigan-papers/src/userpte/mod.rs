@@ -1,4 +1,4 @@
-//! `ptarmigan bench userpte`: leaf tables in high memory, their cost and when they pay.
+//! `ptarmigan-papers userpte`: leaf tables in high memory, their cost and when they pay.
 //!
 //! * `time`: the experiment of 2010, on a recording.
 //! * `model`: the users of low memory; `table` and `picture` show it.

@@ -16,13 +16,13 @@ use ptarmigan_hosted::{CpuSlot, Host, HostError};
 use ptarmigan_linux::Rules;
 
 use super::host;
-use crate::bench::historic::historic;
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::machine::host as one_cpu;
 use ptarmigan_bench::report::{BenchReport, Samples};
 use ptarmigan_bench::rounds::RoundLine;
 use ptarmigan_bench::stats::median;
 use ptarmigan_bench::table::contender::CasePages;
+use ptarmigan_cli::bench::historic::historic;
 use ptarmigan_replay::{EitherMachine, Failure, MachineName, PerFormat, ReplayHost, WalkingMmu};
 
 /// Children per round.

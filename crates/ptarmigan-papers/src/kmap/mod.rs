@@ -1,12 +1,13 @@
-//! `ptarmigan bench kmap`: windows of slots through which a kernel sees high memory.
+//! `ptarmigan-papers kmap`: windows of slots through which a kernel sees high memory.
 //!
 //! * `traces`: counts of sweeps on recorded programs, for Linux's pool and the library's, and by
-//!   the size of the pool.
+//!   the size of the pool. `hashed_slots` are slots of which a hash table has some.
 //! * `speed`: both pools, by one thread and by two.
 //! * `window`: real slots. `case` is a stale set on them, `costs` measures the cost model of this
 //!   host, `plans` compares the planner with each rule, and `sweep` shows times and prices.
 mod case;
 mod costs;
+mod hashed_slots;
 mod plans;
 mod report;
 mod speed;
@@ -39,7 +40,7 @@ enum PartName {
     Plans,
 }
 
-/// Options of `bench kmap`.
+/// Options of `ptarmigan-papers kmap`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct KmapOptions {
     /// Parts to run.

@@ -10,9 +10,9 @@ use std::fmt::Write as _;
 use ptarmigan::tlb::{CostModel, Costs, Plan, Runs, SlotSet, Work};
 use serde::Serialize;
 
-use crate::calibrate::HostTime;
 use hashed::{Flushed, HashedMachine, PAGE_SHIFT};
 use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_cli::calibrate::HostTime;
 use ptarmigan_replay::Failure;
 use ptarmigan_replay::model::Model;
 

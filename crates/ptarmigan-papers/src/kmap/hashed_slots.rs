@@ -3,6 +3,7 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Formats;
 use ptarmigan::highmem::MAX_SLOTS;
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
+use ptarmigan_replay::ReplayMmu;
 use std::sync::{Mutex, MutexGuard};
 
 /// The hash bits of a window's entries. A slot is used as soon as it is filled, by the clear or the
@@ -72,3 +73,5 @@ unsafe impl Mmu for &HashedSlots {
         debug_assert!(inserted && state.hashed.len() <= MAX_SLOTS, "a slot is filled again after its flush");
     }
 }
+
+impl ReplayMmu for &HashedSlots {}

@@ -1,9 +1,9 @@
-//! `bench userpte`, with the built program.
+//! `ptarmigan-papers userpte`, with the built program.
 use crate::program::{Ran, ptarmigan, shipped};
 use serde_json::Value;
 
 fn bench(args: &[&str]) -> String {
-    let mut all = vec!["bench", "userpte"];
+    let mut all = vec!["userpte"];
     all.extend(args);
     ptarmigan(&all).good()
 }
@@ -117,7 +117,7 @@ fn the_picture_is_written_and_mistakes_are_refused_in_one_line() {
         (&["--part", "time", "--trace", "/nowhere.ptrace"], "/nowhere.ptrace"),
     ];
     for (args, expected) in cases {
-        let mut all = vec!["bench", "userpte"];
+        let mut all = vec!["userpte"];
         all.extend(args);
         let Ran { status, out, err } = ptarmigan(&all);
         assert!(status != Some(0) && out.is_empty() && err.contains(expected), "{args:?}: {err}");

@@ -150,7 +150,7 @@ impl SparseLoad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::userpte::model::leaf_bytes;
+    use crate::userpte::model::leaf_bytes;
 
     #[test]
     fn tables_are_those_of_the_formula_where_all_of_them_are_full() {

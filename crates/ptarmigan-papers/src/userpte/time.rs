@@ -18,8 +18,8 @@
 //!
 //! One round is not counted. In each round every placement runs once, in an order that turns.
 use super::report::{Part, Row, row};
-use crate::measure::usage::Switches;
-use crate::measure::welch::{Summary, Welch};
+use crate::usage::Switches;
+use crate::welch::{Summary, Welch};
 use ptarmigan::params::{AutoParams, UserPte};
 use ptarmigan_bench::clock::thread_time;
 use ptarmigan_bench::text::{Text, TextTable};

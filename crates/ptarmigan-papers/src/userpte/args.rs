@@ -16,7 +16,7 @@ pub(super) enum PartName {
     All,
 }
 
-/// Options of `bench userpte`.
+/// Options of `ptarmigan-papers userpte`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UserPteOptions {
     /// Part to run.
