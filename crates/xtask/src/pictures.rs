@@ -42,20 +42,8 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 const BYTES: u64 = 200_000;
 const PICTURES: [Picture; 3] = [
     Picture { file: "docs/report.png", source: Source::Card, width: 1200, height: 630, dark: false },
-    Picture {
-        file: "book/src/img/report-desktop.png",
-        source: Source::Page,
-        width: 1080,
-        height: 1215,
-        dark: false,
-    },
-    Picture {
-        file: "book/src/img/report-phone.png",
-        source: Source::Page,
-        width: 390,
-        height: 1112,
-        dark: true,
-    },
+    Picture { file: "docs/report-desktop.png", source: Source::Page, width: 1080, height: 1215, dark: false },
+    Picture { file: "docs/report-phone.png", source: Source::Page, width: 390, height: 1112, dark: true },
 ];
 
 /// Returns a document that shows `file` in a frame of the picture's size. A browser's own window
@@ -170,16 +158,16 @@ mod tests {
     /// Each PNG that a document shows is drawn by this command.
     #[test]
     fn documents_show_these_pictures() {
-        let text = ["README.md", "book/src/report.md"]
+        let text = ["README.md", "docs/report.md"]
             .map(|file| fs::read_to_string(root().join(file)).expect(file))
             .concat();
         let shown = text.split("](").skip(1).filter_map(|link| link.split_once(')'));
-        let mut shown: Vec<&str> =
-            shown.map(|(link, _)| link).filter(|link| link.ends_with(".png")).collect();
-        let mut drawn: Vec<&str> = PICTURES
-            .iter()
-            .map(|picture| picture.file.strip_prefix("book/src/").unwrap_or(picture.file))
+        let mut shown: Vec<&str> = shown
+            .filter_map(|(link, _)| link.rsplit('/').next())
+            .filter(|link| link.ends_with(".png"))
             .collect();
+        let mut drawn: Vec<&str> =
+            PICTURES.iter().filter_map(|picture| picture.file.strip_prefix("docs/")).collect();
         shown.sort_unstable();
         drawn.sort_unstable();
         assert_eq!(shown, drawn);

@@ -16,8 +16,12 @@ pub struct DocsArgs {
 enum Document {
     /// How to record, the price, and the accuracy of recordings
     Recording,
-    /// Kinds of advice, and the limits of their figures
+    /// Order of events, sources of times, gaps and failures of recordings
+    RecordingReference,
+    /// Kinds of advice, and how good their figures are
     Advise,
+    /// Switches of allocators, models, and the fields of advice as JSON
+    AdviseReference,
     /// The page of `ptarmigan report`, and its data
     Report,
     /// The fields of JSON documents
@@ -30,7 +34,9 @@ impl Document {
     fn text(self) -> &'static str {
         match self {
             Self::Recording => include_str!("../../recording.md"),
+            Self::RecordingReference => include_str!("../../recording-reference.md"),
             Self::Advise => include_str!("../../advise.md"),
+            Self::AdviseReference => include_str!("../../advise-reference.md"),
             Self::Report => include_str!("../../report.md"),
             Self::Json => include_str!("../../json.md"),
             Self::CostModels => include_str!("../../cost-models.md"),
@@ -48,7 +54,7 @@ pub fn run(args: &DocsArgs) -> Result<ExitCode, Failure> {
         let values = all.filter_map(clap::ValueEnum::to_possible_value);
         let line = |value: clap::builder::PossibleValue| {
             let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-            format!("{:<12} {help}\n", value.get_name())
+            format!("{:<19} {help}\n", value.get_name())
         };
         values.map(line).collect()
     };

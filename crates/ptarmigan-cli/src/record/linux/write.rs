@@ -126,8 +126,8 @@ fn unknown_callers(found: &CallersFound) {
 fn gaps(seen: &Seen) {
     if seen.found > 0 {
         print::error(&format!(
-            "{} appeared without a recorded fault (see `ptarmigan docs recording`, *What is found at stops*); counts \
-             are corrected",
+            "{} appeared without a recorded fault (see `ptarmigan docs recording-reference`, *Pages found at \
+             stops*); counts are corrected",
             several(seen.found, "page table")
         ));
     }
