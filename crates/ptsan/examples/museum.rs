@@ -1,6 +1,7 @@
 //! Plays the exhibits of the museum one after the other, each with its report and corrected.
 //!
-//! `cargo run -p ptsan --example museum`, or `-- NAME` for one, or `-- --list`.
+//! `cargo run -p ptsan --example museum`, or `-- NAME` for one, or `-- --list`, or `-- --catalogue`
+//! for a page of Markdown with the facts and the description of each.
 #[path = "../tests/museum/exhibits/mod.rs"]
 mod exhibits;
 
@@ -16,7 +17,8 @@ const SEEDS: u64 = 20;
 fn play(exhibit: &Exhibit) -> bool {
     let Exhibit { name, numbers, project, year, pattern, check, .. } = exhibit;
     let pattern = if *pattern { ", pattern" } else { "" };
-    println!("== {name}: {numbers}\n   {project}, {year}{pattern}\n   check: {check}\n");
+    let text = exhibits::description(exhibit).unwrap_or_default();
+    println!("== {name}: {numbers}\n   {project}, {year}{pattern}\n   {text}\n   check: {check}\n");
     let run = exhibit.run(SEED, true, true);
     println!("{}\n", run.san);
     let found = run.first.is_some_and(|(kind, rule)| exhibit.is_found_as(kind, rule));
@@ -34,6 +36,10 @@ fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if wanted.iter().any(|name| name == "--list") {
         ALL.iter().for_each(|exhibit| println!("{}", exhibit.name));
+        return ExitCode::SUCCESS;
+    }
+    if wanted.iter().any(|name| name == "--catalogue") {
+        print!("{}", exhibits::catalogue());
         return ExitCode::SUCCESS;
     }
     if let Some(unknown) = wanted.iter().find(|name| ALL.iter().all(|exhibit| exhibit.name != *name)) {

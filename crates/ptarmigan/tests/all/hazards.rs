@@ -1,5 +1,5 @@
-//! Hazards of quicklists (docs/hazards.md) that want a test of their own: calls while no lock may
-//! be held, memory that does not count, and charged owners.
+//! Hazards of quicklists (docs/requirements.md) that want a test of their own: calls while no lock
+//! may be held, memory that does not count, and charged owners.
 use crate::common;
 use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};

@@ -1,6 +1,7 @@
-//! Every public type says whose it is, or docs/soundness.md says why it need not.
+//! Every public type says whose it is, or `owners.list` says why it need not.
 #![cfg(not(any(loom, miri)))]
-use std::collections::{BTreeMap, BTreeSet};
+use crate::reasons::reasons;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -142,24 +143,6 @@ fn find_identities(all: &mut [Definition]) {
     }
 }
 
-/// The types that the document gives a reason for, as `module::Name`, with the reason.
-fn excused(document: &str) -> BTreeMap<String, String> {
-    let heading = "## Types that carry no owner";
-    let (_, part) = document.split_once(heading).expect("the document has the table");
-    let part = part.split("\n## ").next().unwrap_or(part);
-    let mut found = BTreeMap::new();
-    for row in part.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let &[names, reason] = cells.as_slice() else { panic!("a row without a reason: {row}") };
-        assert!(reason.len() > 20, "a row without a reason: {row}");
-        for name in names.split('`').skip(1).step_by(2) {
-            let before = found.insert(name.to_owned(), reason.to_owned());
-            assert!(before.is_none(), "{name} stands in two rows");
-        }
-    }
-    found
-}
-
 #[test]
 fn every_public_type_carries_its_owner_or_a_reason_why_not() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
@@ -168,8 +151,7 @@ fn every_public_type_carries_its_owner_or_a_reason_why_not() {
         all.extend(definitions(&root.join("crates").join(name).join("src"), module));
     }
     find_identities(&mut all);
-    let document = root.join("docs/soundness.md");
-    let mut excused = excused(&fs::read_to_string(document).expect("the document is there"));
+    let mut excused = reasons(include_str!("owners.list"));
     let public: Vec<_> = all.iter().filter(|definition| definition.is_public).collect();
     assert!(public.len() > 200, "the scan finds {} types only", public.len());
     let without: BTreeSet<_> = public
@@ -181,7 +163,7 @@ fn every_public_type_carries_its_owner_or_a_reason_why_not() {
     assert!(
         bare.is_empty(),
         "these types carry neither an identity nor a borrow of their owner: give them one, or give the \
-         reason in docs/soundness.md, \"Types that carry no owner\": {bare:#?}"
+         reason in owners.list: {bare:#?}"
     );
     assert!(excused.is_empty(), "rows of types that there are not, or that carry an owner: {excused:#?}");
 }

@@ -100,6 +100,9 @@ mod plans;
 mod protect;
 #[cfg(not(miri))]
 mod quicklist;
+#[cfg(not(any(loom, miri)))]
+#[path = "../common/reasons.rs"]
+mod reasons;
 #[cfg(not(miri))]
 mod runs;
 #[cfg(not(miri))]

@@ -1,7 +1,8 @@
 //! Each trait method of the caller's that the library calls unwinds in a test of this file's
-//! neighbours, or docs/soundness.md says why it need not.
+//! neighbours, or `unwinding.list` says why it need not.
 use crate::panics::POINTS;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::reasons::reasons;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -60,23 +61,6 @@ fn methods(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The methods that the document gives a reason for; `Trait::*` stands for all of a trait.
-fn excused(document: &str) -> BTreeMap<String, String> {
-    let heading = "## Code of the caller that does not unwind";
-    let (_, part) = document.split_once(heading).expect("the document has the table");
-    let part = part.split("\n## ").next().unwrap_or(part);
-    let mut found = BTreeMap::new();
-    for row in part.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let &[names, reason] = cells.as_slice() else { panic!("a row without a reason: {row}") };
-        assert!(reason.len() > 20, "a row without a reason: {row}");
-        for name in names.split('`').skip(1).step_by(2) {
-            assert!(found.insert(name.to_owned(), reason.to_owned()).is_none(), "{name} stands twice");
-        }
-    }
-    found
-}
-
 #[test]
 fn every_method_that_the_library_calls_unwinds_in_a_test_or_has_a_reason_not_to() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -86,8 +70,7 @@ fn every_method_that_the_library_calls_unwinds_in_a_test_or_has_a_reason_not_to(
     }
     let methods = methods(&text);
     assert!(methods.len() > 100, "the scan finds {} methods only", methods.len());
-    let document = fs::read_to_string(crates.join("../docs/soundness.md")).expect("it is there");
-    let excused = excused(&document);
+    let excused = reasons(include_str!("unwinding.list"));
     let cases: BTreeSet<_> = POINTS
         .iter()
         .flat_map(|(_, names)| *names)
@@ -101,8 +84,8 @@ fn every_method_that_the_library_calls_unwinds_in_a_test_or_has_a_reason_not_to(
     let bare: Vec<_> = methods.iter().filter(|name| !cases.contains(*name) && !is_excused(name)).collect();
     assert!(
         bare.is_empty(),
-        "these methods unwind in no test: add a case in tests/middle, or a reason in docs/soundness.md, \
-         \"Code of the caller that does not unwind\": {bare:#?}"
+        "these methods unwind in no test: add a case in tests/middle, or a reason in unwinding.list: \
+         {bare:#?}"
     );
     let gone: Vec<_> = cases.iter().filter(|name| !methods.contains(*name)).collect();
     assert!(gone.is_empty(), "cases of methods that there are not: {gone:#?}");

@@ -32,6 +32,9 @@ mod owners;
 #[cfg(not(miri))]
 mod panics;
 #[cfg(not(miri))]
+#[path = "../common/reasons.rs"]
+mod reasons;
+#[cfg(not(miri))]
 mod sleeping;
 #[cfg(not(miri))]
 mod spaces;

@@ -10,7 +10,7 @@ pub(super) const SEGV_ACCERR: c_int = 2;
 pub(super) const TRAP_TRACE: c_int = 2;
 /// `si_code` of a debug exception without a cause in DR6. The trap flag gives it too if a
 /// hypervisor loses bit BS of DR6 before the kernel reads the register, as it happens at timer
-/// ticks (see "How the sanitizer sees stores" in docs/architecture.md). A breakpoint instruction
+/// ticks (see "How the sanitizer sees stores" in docs/decisions/ptsan.md). A breakpoint instruction
 /// has another code.
 pub(super) const TRAP_BRKPT: c_int = 1;
 /// The debug exception, in the register [`libc::REG_TRAPNO`] of the signal frame.

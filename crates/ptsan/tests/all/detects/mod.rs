@@ -1,4 +1,4 @@
-//! The defects of `docs/detects.md`: each is found with every seed, as one finding, and the same
+//! The defects of `matrix.rs`: each is found with every seed, as one finding, and the same
 //! code without it is silent.
 mod kernel;
 mod machine;

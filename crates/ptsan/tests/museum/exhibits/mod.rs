@@ -1,5 +1,6 @@
 //! The exhibits of the museum: bugs of page-table code as small models, written from their public
-//! descriptions. `docs/museum.md` has a section for each.
+//! descriptions. The documentation of a model is its text in the catalogue.
+mod catalogue;
 mod device;
 mod errata;
 mod format;
@@ -18,6 +19,7 @@ mod unlinked;
 mod x86_switch;
 mod xen;
 
+pub use catalogue::{catalogue, description};
 use machine::{Machine, Setup};
 use ptsan::{Kind, Rule, Sanitizer};
 
@@ -67,7 +69,7 @@ impl Exhibit {
     }
 }
 
-/// All exhibits, in the order of `docs/museum.md`.
+/// All exhibits, in the order of the catalogue.
 pub const ALL: &[&Exhibit] = &[
     &mremap::LATE_FLUSH,
     &mremap::MOVED_TABLE,
