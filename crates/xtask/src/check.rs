@@ -26,6 +26,8 @@ enum CheckStep {
     Rooms,
     /// Words of pages.
     Pages,
+    /// Tables of pages, beside the figures that they are made of.
+    Figures,
     /// Names of types.
     Names,
     /// Lints of the workspace.
@@ -67,6 +69,11 @@ impl CheckStep {
             CheckStep::Prose => own("prose"),
             CheckStep::Rooms => own("rooms"),
             CheckStep::Pages => own("pages"),
+            CheckStep::Figures => {
+                let mut command = own("figures");
+                command.args(["--pages", "--check"]);
+                command
+            }
             CheckStep::Names => own("names"),
             CheckStep::Lints => cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
             CheckStep::Tests => cargo("test -p ptarmigan --lib --quiet"),

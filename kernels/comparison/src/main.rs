@@ -37,6 +37,7 @@ use cases::Program;
 use contender::{Arch, Contender};
 use guest::{Boot, Files, Guest};
 use rows::Row;
+use suite::documented::{above, check, of_program};
 
 /// Runs one program on Debian's Linux 6.1 and on the library's kernel, under the same QEMU, and
 /// compares the instructions that its faults, forks and execs take.
@@ -274,7 +275,7 @@ fn compare(options: &Options) -> Result<(), String> {
     if options.json {
         let text = print::json(&rows).map_err(|e| e.to_string())?;
         println!("{text}");
-        return Ok(());
+        return below_documented(options, &rows);
     }
     print::tables(program, &rows);
     for (contender, boots) in contenders.iter().zip(&all) {
@@ -292,7 +293,13 @@ fn compare(options: &Options) -> Result<(), String> {
     }
     print::bars(&rows);
     print::remarks();
-    Ok(())
+    below_documented(options, &rows)
+}
+
+/// Refuses rows of a program that are above those of the file of `--documented`, if one is named.
+fn below_documented(options: &Options, rows: &[Row]) -> Result<(), String> {
+    let Some(file) = &options.of_suite.documented else { return Ok(()) };
+    check(file, |text| above(&of_program(rows), text, &options.program))
 }
 
 /// Boots each contender once, and prints the lines of its program: those that begin in capitals.

@@ -1,24 +1,6 @@
 # Compares the verdicts of two kernels. Files: list (the known differences and the tests that do not count, with their
 # reasons), left (tests that are left out), linux and ours (a test and its verdict in each line). Prints what differs and
-# a line with the sums; `total` gets these as numbers, and `page` tables for a document.
-
-# Adds a test to a row of a table: tests with the same verdicts and reason have one.
-function row(table, text, test,    key) {
-    key = table SUBSEP text
-    if (!(key in tests_of)) { rows[table]++; text_of[table, rows[table]] = text }
-    tests_of[key] = tests_of[key] (tests_of[key] == "" ? "" : ", ") "`" test "`"
-}
-
-function print_table(table, head, ruler,    i, text) {
-    if (!rows[table]) return
-    print head >>page
-    print ruler >>page
-    for (i = 1; i <= rows[table]; i++) {
-        text = text_of[table, i]
-        print "| " tests_of[table, text] " | " text " |" >>page
-    }
-    print "" >>page
-}
+# a line with the sums; `total` gets these as numbers.
 
 FILENAME ~ "/list$" {
     split($0, part, " *[|] *")
@@ -31,7 +13,6 @@ FILENAME ~ "/left$" {
     name = $1
     sub("^[^ ]* ", "")
     print "left out: " name ": " $0
-    row("left", $0, name)
     next
 }
 FILENAME ~ "/linux$" { linux[$1] = $2; next }
@@ -39,7 +20,6 @@ FILENAME ~ "/linux$" { linux[$1] = $2; next }
     tests++
     if (linux[$1] != "pass" && linux[$1] != "fail") {
         print "does not count: " $1 ": Linux " linux[$1] ", here " $2 (reason[$1] == "" ? "" : ": " reason[$1])
-        row("uncounted", linux[$1] " | " reason[$1], $1)
         found[$1] = 1
         # A test that is late on a busy machine must not drop out of the sums in silence.
         if (linux_listed[$1] != linux[$1]) {
@@ -57,7 +37,6 @@ FILENAME ~ "/linux$" { linux[$1] = $2; next }
     text = "differs: " $1 ": Linux " linux[$1] ", here " $2
     if ($1 in linux_listed && linux_listed[$1] == linux[$1] && ours_listed[$1] == $2) {
         print text ": " reason[$1]
-        row("differs", linux[$1] " | " $2 " | " reason[$1], $1)
         found[$1] = 1
     } else {
         print text ": not in " listed
@@ -79,8 +58,5 @@ END {
     printf "%s: %d tests, %d do not compile; %d count, of which Linux passes %d; %d equal, %d differ\n", \
         title, all, uncompiled, all_counted, all_passed, all_equal, all_counted - all_equal
     printf "%s|%d|%d|%d|%d|%d\n", title, all, all_counted, all_passed, all_equal, all_counted - all_equal >>total
-    print_table("differs", "| differ | Linux | here | reason |", "|---|---|---|---|")
-    print_table("uncounted", "| do not count | Linux | reason |", "|---|---|---|")
-    print_table("left", "| left out | reason |", "|---|---|")
     exit bad
 }

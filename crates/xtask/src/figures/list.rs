@@ -11,17 +11,23 @@
 //! here: 110.0 ns
 //! why: the price itself
 //!
-//! [docs/results.md] percent kept with 8 CPUs
+//! [figures/history.toml] kept: 8
 //! run: ptarmigan-papers imbalance --json
-//! count: | 8 | {rows(cpus=8,policy=v5).kept_kib} |
-//! here: | 8 | 30.43 |
+//! count: _ | {rows(cpus=8,policy=v5).kept_kib}
+//!
+//! [README.md] events of the compile
+//! run: ptarmigan replay --json
+//! count: {trace.events} events
+//! here: 3,911,524 events
 //! ```
 //!
 //! A number after a colon is that of digits behind the point; `:plain` leaves commas out.
 //! `count` is compared exactly; `near`, for instructions, which move a little with every change, is
 //! compared within 2 %. `time` is a median of runs with their least and most. A figure that
-//! no command prints has neither, and says in `why` where it is from. A block whose name is a path
-//! has no row in docs/figures.md: its `here` is a part of that file.
+//! no command prints has neither, and says in `why` where it is from. A block of a page has no row
+//! in docs/figures.md: its `here` is a part of that page. A block of a file of tables is named by a
+//! table and a row, and is kept there: it has the row's cells, of which `_` are not its own.
+use super::table::FigureTable;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -57,9 +63,18 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Returns the file that the figure is a part of, if it is no row of docs/figures.md.
+    /// Returns the page that the figure is a part of, if it is of one.
     pub fn file(&self) -> Option<&Path> {
         self.group.ends_with(".md").then(|| Path::new(&self.group))
+    }
+
+    /// Returns the file of tables that keeps the figure, if one does.
+    pub fn data(&self) -> Option<&Path> {
+        self.group.ends_with(".toml").then(|| Path::new(&self.group))
+    }
+
+    fn is_of_document(&self) -> bool {
+        self.file().is_none() && self.data().is_none()
     }
 }
 
@@ -128,7 +143,10 @@ impl List {
             if (figure.kind == Kind::Said) != figure.run.is_empty() {
                 return Err(format!("[{group}] {name}: a command, and how its output is shown, or neither"));
             }
-            if figure.file().is_none() && (figure.says.is_empty() || figure.why.is_empty()) {
+            if figure.data().is_some() && !figure.here.is_empty() {
+                return Err(format!("[{group}] {name}: `here` stands in the file alone"));
+            }
+            if figure.is_of_document() && (figure.says.is_empty() || figure.why.is_empty()) {
                 return Err(format!("[{group}] {name}: `says` and `why` belong to a figure of a document"));
             }
         }
@@ -167,7 +185,7 @@ impl List {
     /// Returns the documents of docs/figures.md, in order.
     pub fn documents(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
-        for figure in self.figures.iter().filter(|figure| figure.file().is_none()) {
+        for figure in self.figures.iter().filter(|figure| figure.is_of_document()) {
             if !all.contains(&figure.group.as_str()) {
                 all.push(&figure.group);
             }
@@ -175,25 +193,24 @@ impl List {
         all
     }
 
-    /// Returns the table of a document for docs/figures.md.
-    pub fn table(&self, document: &str) -> String {
-        let mut text =
-            "| figure | document | here | command | why it differs |\n|---|---|---|---|---|\n".to_owned();
-        for figure in self.figures.iter().filter(|figure| figure.group == document) {
+    /// Returns the table of a document.
+    pub fn table(&self, document: &str) -> FigureTable {
+        let figures = self.figures.iter().filter(|figure| figure.group == document);
+        let rows = figures.map(|figure| {
             let command = match figure.run.strip_suffix(" --json").unwrap_or(&figure.run) {
                 "" => "–".to_owned(),
                 command => format!("`{command}`"),
             };
-            let Figure { name, says, here, why, .. } = figure;
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "| {name} | {says} | {here} | {command} | {why} |");
-        }
-        text
+            let Figure { name, says, here, why, .. } = figure.clone();
+            vec![name, says, here, command, why]
+        });
+        FigureTable::of_texts(&["figure", "document", "here", "command", "why it differs"], rows.collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::Tables;
     use super::*;
 
     const LIST: &str = "# Figures.\n\ntimes today\nquick a --json\n\n[2001] a page\nsays: 110 ns\nrun: a --json\ncount: \
@@ -204,26 +221,10 @@ mod tests {
         let list = List::parse(LIST).unwrap();
         assert_eq!(list.text(), LIST);
         assert_eq!(list.documents(), ["2001"]);
-        assert!(list.table("2001").ends_with("| a page | 110 ns | 110 ns | `a` | the price |\n"));
+        let mut tables = Tables::default();
+        tables.add("2001".to_owned(), list.table("2001")).unwrap();
+        assert!(tables.page("2001").unwrap().ends_with("| a page | 110 ns | 110 ns | `a` | the price |\n"));
         assert_eq!(list.figures[1].file(), Some(Path::new("docs/a.md")));
-    }
-
-    #[test]
-    fn each_row_of_where_others_are_better_is_in_the_list() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-        let (list, page) =
-            (List::parse(&read("crates/xtask/lists/figures.list")).unwrap(), "book/src/worse.md");
-        let figures = || list.figures.iter().filter(|figure| figure.file() == Some(Path::new(page)));
-        let text = read(page);
-        let rows =
-            text.lines().filter(|row| row.starts_with("| ") && row.contains(|c: char| c.is_ascii_digit()));
-        for row in rows {
-            assert!(
-                figures().any(|figure| row.contains(&figure.here)),
-                "{page}: a row that no command prints: {row}"
-            );
-        }
     }
 
     #[test]
@@ -234,6 +235,7 @@ mod tests {
             ("[2001] x\nsaid: 5\n", "line 2: no field of a figure"),
             ("[2001] x\nsays: 5\nwhy: y\nrun: a\n", "a command, and how"),
             ("[2001] x\nhere: 5\n", "`says` and `why`"),
+            ("[a.toml] x: y\nrun: a\ncount: {b}\nhere: 5\n", "in the file alone"),
         ] {
             let refused = List::parse(text).err().unwrap_or_default();
             assert!(refused.contains(why), "{text}: {refused}");

@@ -1,10 +1,13 @@
-//! Figures of documents: a list of them (`lists/figures.list`), run, compared and written down.
+//! Figures of documents: tables of them (`figures/*.toml`), a list of their commands
+//! (`lists/figures.list`), run, compared and written down.
 //!
 //! * `cargo xtask figures` runs the commands of all counts, prints the changes, and writes the
-//!   list, docs/figures.md between its markers and the lines of other documents.
+//!   list, the tables, the tables of pages between their markers and the lines of other documents.
+//! * `--pages` runs no command: it writes pages from the tables and the list.
 //! * `--times` runs those of times, too, several times each. For a quiet machine.
 //! * `--check` writes no file, and fails if a count or a document differs.
 mod list;
+mod table;
 mod value;
 
 use crate::repository;
@@ -13,6 +16,7 @@ use list::{Figure, Kind, List};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use table::Tables;
 use value::{Output, fill, is_near};
 
 /// Runs of a command whose times are written down.
@@ -35,6 +39,9 @@ pub struct FiguresArgs {
     /// Run only commands that take a few seconds.
     #[arg(long)]
     quick: bool,
+    /// Run no command: only write, or check, the tables of pages.
+    #[arg(long, conflicts_with_all = ["times", "quick", "only"])]
+    pages: bool,
     /// Run only commands that contain this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -77,38 +84,73 @@ fn figures(args: &FiguresArgs) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
     let mut programs = Programs { directory: args.programs.clone(), outputs: HashMap::new() };
     let mut documents = Documents::default();
+    let mut tables = Tables::read(&root())?;
     let quick = list.quick.clone();
     for figure in &mut list.figures {
-        let wanted = figure.run.contains(&args.only)
+        let wanted = !args.pages
+            && figure.run.contains(&args.only)
             && (!args.quick || quick.contains(&figure.run))
             && match figure.kind {
                 Kind::Count | Kind::Near => true,
                 Kind::Time => args.times,
                 Kind::Said => false,
             };
-        if let Err(problem) = bring_up_to_date(figure, wanted, args.check, &mut programs, &mut documents) {
+        let kept = Kept { tables: &mut tables, documents: &mut documents };
+        if let Err(problem) = bring_up_to_date(figure, wanted, args.check, &mut programs, kept) {
             problems.push(format!("[{}] {}: {problem}", figure.group, figure.name));
         }
     }
     if args.times {
         list.times = format!("{}, medians of {RUNS} runs (least – most)", host());
     }
-    let name = Path::new("docs/figures.md");
     for document in list.documents() {
-        let table = format!("\n{}\n", list.table(document).trim_end());
-        if let Err(problem) = documents.between(name, document, &table, args.check) {
-            problems.push(problem);
+        tables.add(document.to_owned(), list.table(document))?;
+    }
+    let mut unused = tables.choices();
+    for page in pages()? {
+        for name in documents.markers(&page)? {
+            unused.remove(&name);
+            let text = match &*name {
+                "times" => Ok(format!("\nTimes: {}.\n", list.times)),
+                _ => tables.page(&name),
+            };
+            let done = text.and_then(|text| documents.between(&page, &name, &text, args.check));
+            problems.extend(done.err());
         }
     }
-    let times = format!("\nTimes: {}.\n", list.times);
-    if let Err(problem) = documents.between(name, "times", &times, args.check) {
-        problems.push(problem);
-    }
+    problems.extend(unused.into_iter().map(|name| format!("no page has the table {name}")));
     if !args.check {
         documents.write()?;
+        tables.write(&root())?;
         std::fs::write(&path, list.text()).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(problems)
+}
+
+/// Directories of pages that have tables of figures.
+const PAGES: [&str; 2] = ["docs", "book/src"];
+
+/// Returns the pages that may have tables, in order. A link to a page is none.
+fn pages() -> Result<Vec<PathBuf>, String> {
+    let mut pages = Vec::new();
+    for directory in PAGES {
+        let entries = std::fs::read_dir(root().join(directory)).map_err(|e| format!("{directory}: {e}"))?;
+        for entry in entries {
+            let entry = entry.map_err(|e| format!("{directory}: {e}"))?;
+            let page = Path::new(directory).join(entry.file_name());
+            if entry.file_type().is_ok_and(|kind| kind.is_file()) && repository::is_kind(&page, "md") {
+                pages.push(page);
+            }
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+/// The places in which figures are kept.
+struct Kept<'a> {
+    tables: &'a mut Tables,
+    documents: &'a mut Documents,
 }
 
 /// Runs a figure's command, and compares its output, or writes it down.
@@ -117,9 +159,14 @@ fn bring_up_to_date(
     wanted: bool,
     check: bool,
     programs: &mut Programs,
-    documents: &mut Documents,
+    kept: Kept<'_>,
 ) -> Result<(), String> {
-    let before = figure.here.clone();
+    let Kept { tables, documents } = kept;
+    let data = figure.data();
+    let before = match data {
+        Some(_) => tables.get(&figure.name, &figure.template)?,
+        None => figure.here.clone(),
+    };
     if wanted {
         let runs = if figure.kind == Kind::Time { RUNS } else { 1 };
         let now = fill(&figure.template, programs.outputs(&figure.run, runs)?)?;
@@ -130,7 +177,11 @@ fn bring_up_to_date(
                 return Err(format!("`{}` prints {now}, not {before}", figure.run));
             }
             println!("    was {before}");
-            figure.here = now;
+            if let Some(file) = data {
+                tables.set(file, &figure.name, &now)?;
+            } else {
+                figure.here = now;
+            }
         }
     }
     match figure.file() {
@@ -181,7 +232,11 @@ impl Programs {
             let error = String::from_utf8_lossy(&out.stderr);
             return Err(format!("`{command}`: {}: {}", out.status, error.trim_end()));
         }
-        Ok(Output::new(String::from_utf8_lossy(&out.stdout).into_owned()))
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        if command.ends_with(".toml") {
+            return table::as_json(&text).map(Output::Json).map_err(|e| format!("`{command}`: {e}"));
+        }
+        Ok(Output::new(text))
     }
 
     /// Returns the path of a program: one of this workspace, which is built once, or another one.
@@ -257,6 +312,12 @@ impl Documents {
         Ok(())
     }
 
+    /// Returns the names of the tables that a page has.
+    fn markers(&mut self, page: &Path) -> Result<Vec<String>, String> {
+        let parts = self.text(page)?.split("<!-- figures: ").skip(1);
+        Ok(parts.filter_map(|part| Some(part.split_once(" -->\n")?.0.to_owned())).collect())
+    }
+
     /// Replaces the text between the markers of `name`.
     fn between(&mut self, file: &Path, name: &str, now: &str, check: bool) -> Result<(), String> {
         let text = self.text(file)?;
@@ -328,7 +389,8 @@ mod tests {
             check: true,
             times: false,
             quick: false,
-            only: "no command has this".to_owned(),
+            pages: true,
+            only: String::new(),
             programs: None,
         };
         assert_eq!(figures(&args).unwrap(), Vec::<String>::new());
@@ -350,9 +412,15 @@ mod tests {
     fn a_line_that_a_document_does_not_have_is_noticed() {
         let mut documents = Documents::default();
         let file = Path::new("docs/figures.md");
+        assert!(documents.markers(file).unwrap().contains(&"flushes-of-2001".to_owned()));
         let refused = documents.replace(file, "no line of it", "x", true).unwrap_err();
         assert!(refused.contains("has 0 times"), "{refused}");
         assert!(documents.between(file, "2099", "", true).unwrap_err().contains("no markers"));
-        assert!(documents.between(file, "2001", "", true).unwrap_err().contains("not that of the list"));
+        assert!(
+            documents
+                .between(file, "flushes-of-2001", "", true)
+                .unwrap_err()
+                .contains("not that of the list")
+        );
     }
 }

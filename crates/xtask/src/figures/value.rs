@@ -55,9 +55,9 @@ impl Output {
     /// # Errors
     /// With the operand that there is not.
     pub fn evaluate(&self, expression: &str) -> Result<f64, String> {
-        let mut stack = Vec::new();
+        let mut stack: Vec<f64> = Vec::new();
         for token in tokens(expression) {
-            if let "+" | "-" | "*" | "/" = token {
+            if let "+" | "-" | "*" | "/" | "min" = token {
                 let (Some(b), Some(a)) = (stack.pop(), stack.pop()) else {
                     return Err(format!("{expression}: {token} has too few operands"));
                 };
@@ -65,6 +65,7 @@ impl Output {
                     "+" => a + b,
                     "-" => a - b,
                     "*" => a * b,
+                    "min" => a.min(b),
                     _ => a / b,
                 });
             } else {
@@ -107,7 +108,7 @@ fn tokens(mut expression: &str) -> Vec<&str> {
 }
 
 /// The number at the beginning of a text, commas left out.
-fn number(text: &str) -> Option<f64> {
+pub fn number(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.').unwrap_or(text.len());
     text[..end].trim_end_matches([',', '.']).replace(',', "").parse().ok()
 }
@@ -163,7 +164,7 @@ fn path(root: &Value, path: &str) -> Result<f64, String> {
 }
 
 /// Formats a number with `digits` behind the point and commas between thousands.
-fn grouped(value: f64, digits: usize) -> String {
+pub fn grouped(value: f64, digits: usize) -> String {
     let text = format!("{:.digits$}", value.abs());
     let (whole, part) =
         text.split_once('.').map_or((text.as_str(), None), |(whole, part)| (whole, Some(part)));
@@ -253,7 +254,7 @@ mod tests {
         let json = [json()];
         assert_eq!(fill("{rows(case=a.b,n=1).v 1000 / :1} µs", &json).unwrap(), "1,079.8 µs");
         assert_eq!(fill("{levels.*.misses} and {rows(n=2).v 2 *}", &json).unwrap(), "7 and 14");
-        assert_eq!(fill("{rows(by=idle work).v 2 /}", &json).unwrap(), "4");
+        assert_eq!(fill("{rows(by=idle work).v 2 /}, {7 5 min}", &json).unwrap(), "4, 5");
         assert_eq!(fill("{1 4 - :1} {0 1000000 +} {0 0.04 - :1}", &json).unwrap(), "-3.0 1,000,000 0.0");
         assert_eq!(fill("{0 1000000 + :plain}", &json).unwrap(), "1000000");
         let text = [Output::new("tables 37, faults: 2,340.\n".to_owned())];

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`row`] | rows, from the output of boots or from JSON |
 //! | [`show`] | tables |
-//! | [`documented`] | compares rows with the tables of a document |
+//! | [`documented`] | compares rows with the tables of a file of figures |
 //! | [`run`] | all of it |
 
 pub mod documented;

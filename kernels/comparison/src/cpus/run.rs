@@ -94,7 +94,7 @@ fn boot(options: &Options, contenders: &[&'static Contender]) -> Result<(Vec<Cpu
 /// # Errors
 ///
 /// There is no such contender; one could not be booted; a file cannot be read; a row is above the
-/// document's.
+/// file's.
 pub fn run(options: &Options) -> Result<(), String> {
     let only = &options.only;
     let wanted = |c: &&Contender| only.is_empty() || only.iter().any(|part| c.name.contains(&**part));
@@ -119,8 +119,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     };
     if options.json {
         println!("{}", to_json(&rows).map_err(|e| e.to_string())?);
-    } else if shown.markdown {
-        print!("{}", show::markdown(&rows));
+    } else if shown.figures {
+        print!("{}", show::figures(&rows));
     } else {
         show::print(&rows);
     }

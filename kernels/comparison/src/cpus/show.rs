@@ -2,6 +2,7 @@
 
 use super::row::{CpuRow, Each, find};
 use crate::contender::{LINUX_64, OURS_64, OURS_ARM, OURS_LAZY};
+use crate::suite::show;
 
 /// A column of a table: its title, and the contender and the counters whose sum it has, or the
 /// pages that the plugin counts.
@@ -29,23 +30,23 @@ const fn column(title: &'static str, contender: &'static str, what: What) -> Col
 /// The table of x86-64: interrupts, broadcasts by count, deferred.
 const X86_64: [Column; 10] = [
     column("Linux: requests", LINUX_64, What::Spread("requests")),
-    column("interrupts", LINUX_64, What::Spread("interrupts")),
-    column("pages", LINUX_64, What::Pages),
-    column("`interrupt`: requests", OURS_64, What::Count("requests")),
-    column("pages", OURS_64, What::Pages),
-    column("as `broadcast`: requests", OURS_64, What::Broadcasts),
-    column("interrupts", OURS_64, What::Count("roots")),
-    column("`lazy`: requests", OURS_LAZY, What::Count("requests")),
-    column("deferred", OURS_LAZY, What::Count("deferred")),
-    column("caught up", OURS_LAZY, What::Count("caught_up")),
+    column("Linux: interrupts", LINUX_64, What::Spread("interrupts")),
+    column("Linux: pages", LINUX_64, What::Pages),
+    column("interrupt: requests", OURS_64, What::Count("requests")),
+    column("interrupt: pages", OURS_64, What::Pages),
+    column("as broadcast: requests", OURS_64, What::Broadcasts),
+    column("as broadcast: interrupts", OURS_64, What::Count("roots")),
+    column("lazy: requests", OURS_LAZY, What::Count("requests")),
+    column("lazy: deferred", OURS_LAZY, What::Count("deferred")),
+    column("lazy: caught up", OURS_LAZY, What::Count("caught_up")),
 ];
 
 /// The table of AArch64, whose instructions broadcast.
 const AARCH64: [Column; 4] = [
-    column("`broadcast`: flushes", OURS_ARM, What::Count("flushes")),
-    column("of everything", OURS_ARM, What::Count("full")),
-    column("pages", OURS_ARM, What::Count("flushed")),
-    column("interrupts", OURS_ARM, What::Count("requests")),
+    column("broadcast: flushes", OURS_ARM, What::Count("flushes")),
+    column("broadcast: of everything", OURS_ARM, What::Count("full")),
+    column("broadcast: pages", OURS_ARM, What::Count("flushed")),
+    column("broadcast: interrupts", OURS_ARM, What::Count("requests")),
 ];
 
 /// Writes a number of events for each operation.
@@ -91,25 +92,32 @@ pub fn lines(rows: &[CpuRow]) -> Vec<(&str, u8)> {
     lines
 }
 
-/// Returns a table as the documents have it, and none if no contender of it has a row.
-fn table(rows: &[CpuRow], columns: &[Column]) -> Option<String> {
+/// Writes what a cell shows as a cell of a file: a number, or a text.
+fn in_file(cell: String) -> String {
+    if cell.parse::<f64>().is_ok() { cell } else { show::text(&cell) }
+}
+
+/// Returns a table of a file of figures, and none if no contender of it has a row.
+fn table(rows: &[CpuRow], name: &str, columns: &[Column]) -> Option<String> {
     columns.iter().find(|column| rows.iter().any(|row| row.contender == column.contender))?;
-    let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
-    let mut text = format!("| case | for a | CPUs | {} |\n", titles.join(" | "));
-    text.push_str(&format!("|---|---|---|{}\n", "---|".repeat(columns.len())));
+    let titles = ["case, CPUs", "for a"].into_iter().chain(columns.iter().map(|column| column.title));
+    let titles: Vec<String> = titles.map(str::to_owned).collect();
+    let mut written = Vec::new();
     for (case, cpus) in lines(rows) {
         let unit = rows.iter().find(|row| row.case == case).map_or("", |row| &row.unit);
         let cells: Vec<String> = columns.iter().map(|column| cell(rows, case, cpus, column)).collect();
         if cells.iter().any(|cell| cell != "–") {
-            text.push_str(&format!("| `{case}` | {unit} | {cpus} | {} |\n", cells.join(" | ")));
+            let names = [show::text(&format!("{case}, {cpus}")), show::text(unit)];
+            written.push(names.into_iter().chain(cells.into_iter().map(in_file)).collect());
         }
     }
-    Some(text)
+    Some(format!("[{name}]\n{}", show::table(&titles, &written)))
 }
 
-/// Returns all tables as the documents have them.
-pub fn markdown(rows: &[CpuRow]) -> String {
-    let tables = [&X86_64[..], &AARCH64[..]].into_iter().filter_map(|columns| table(rows, columns));
+/// Returns all tables as `figures/cpus.toml` has them.
+pub fn figures(rows: &[CpuRow]) -> String {
+    let tables = [("cpus", &X86_64[..]), ("cpus-broadcast", &AARCH64[..])];
+    let tables = tables.into_iter().filter_map(|(name, columns)| table(rows, name, columns));
     tables.collect::<Vec<_>>().join("\n")
 }
 
@@ -150,12 +158,16 @@ mod tests {
         let ours = &[("requests", 3.0), ("broadcasts", 1.0), ("roots", 0.25)];
         let arm = &[("requests", 0.0), ("flushes", 2.0), ("flushed", 4.0)];
         let rows = [row("idle", OURS_64, 4, ours), spread, row("cow", OURS_ARM, 1, arm)];
-        let text = markdown(&rows);
-        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
-        assert_eq!(lines[0], "| `idle` | page | 2 | 1 | 0.5 – 1.25 | 2 | – | – | – | – | – | – | – |");
-        assert_eq!(lines[1], "| `idle` | page | 4 | – | – | – | 3 | 2 | 0.75 | 0.25 | – | – | – |");
-        assert_eq!(lines[2], "| `cow` | page | 1 | 2 | – | 4 | 0 |");
-        assert_eq!(markdown(&[]), "");
+        let text = figures(&rows);
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("    [")).collect();
+        let none = |count| vec![r#""–""#; count].join(", ");
+        assert_eq!(lines[0], format!(r#"    ["idle, 2", "page", 1, "0.5 – 1.25", 2, {}],"#, none(7)));
+        assert_eq!(
+            lines[1],
+            format!(r#"    ["idle, 4", "page", {}, 3, 2, 0.75, 0.25, {}],"#, none(3), none(3))
+        );
+        assert_eq!(lines[2], r#"    ["cow, 1", "page", 2, "–", 4, 0],"#);
+        assert_eq!(figures(&[]), "");
     }
 
     #[test]

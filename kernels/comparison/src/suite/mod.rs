@@ -8,7 +8,7 @@
 //! | [`ratio`] | rows of both kernels, side by side |
 //! | [`bars`] | the ratios that have to be reached |
 //! | [`show`] | tables |
-//! | [`documented`] | compares rows with the tables of a document |
+//! | [`documented`] | compares rows with the tables of a file of figures |
 //! | [`picture`] | draws the parts of each case |
 //! | [`run`] | all of it |
 

@@ -36,14 +36,14 @@ pub struct SuiteOptions {
     /// case and a contender the first row counts.
     #[arg(long, value_name = "FILE", value_delimiter = ',', requires = "suite")]
     pub from: Vec<PathBuf>,
-    /// Prints the suite's table as the documents have it.
+    /// Prints the suite's tables as `figures/suites.toml` and `figures/cpus.toml` have them.
     #[arg(long, requires = "suite", conflicts_with = "json")]
-    pub markdown: bool,
+    pub figures: bool,
     /// Draws the parts of each case of the suite; needs rows with `--split` and rows of Linux.
     #[arg(long, value_name = "FILE", requires = "suite")]
     pub svg: Option<PathBuf>,
-    /// Fails if a row is more than 3 % above the table of the suite in this document.
-    #[arg(long, value_name = "FILE", requires = "suite")]
+    /// Fails if a row is more than 3 % above the table of its suite or program in this file.
+    #[arg(long, value_name = "FILE")]
     pub documented: Option<PathBuf>,
 }
 
@@ -155,7 +155,7 @@ fn boot(options: &Options, suite: &str, contenders: &[&'static Contender]) -> Re
 /// # Errors
 ///
 /// There is no such suite or contender; a contender could not be booted; a file cannot be read or
-/// written; a row is above the document's.
+/// written; a row is above the file's.
 pub fn run(options: &Options, suite: &str) -> Result<(), String> {
     if !SUITES.contains(&suite) {
         return Err(format!("no suite {suite}: there are {}, {}", SUITES.join(", "), crate::cpus::SUITE));
@@ -189,11 +189,11 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
     };
     if options.json {
         println!("{}", to_json(&rows).map_err(|e| e.to_string())?);
-    } else if shown.markdown {
+    } else if shown.figures {
         let caches = show::caches(&rows);
-        print!("{}", if caches.is_empty() { show::markdown(&rows) } else { caches });
+        print!("{}", if caches.is_empty() { show::figures(&rows) } else { caches });
         let parts = show::parts(&rows, &GROUPS);
-        if parts.lines().count() > 2 {
+        if !parts.is_empty() {
             print!("\n{parts}");
         }
     } else {
@@ -210,7 +210,7 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
         draw(file, &rows, suite)?;
     }
     if let Some(file) = &shown.documented {
-        documented::check(file, |text| documented::above(&rows, text, suite))?;
+        documented::check(file, |text| documented::above(&documented::of_suite(&rows), text, suite))?;
     }
     if failed > 0 {
         return Err("rows are missing, for the reasons above".to_owned());

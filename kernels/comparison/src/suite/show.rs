@@ -1,7 +1,7 @@
-//! Tables of a suite's rows: as text, and as documents have them.
+//! Tables of a suite's rows: as text, and as files of figures have them.
 
 use super::bars::Missed;
-use super::ratio::{Pair, linux, ratio};
+use super::ratio::{Pair, linux};
 use super::row::{SuiteRow, cases, find};
 use crate::print::grouped;
 
@@ -10,8 +10,21 @@ pub fn number(value: f64) -> String {
     if value.abs() < 99.95 { format!("{value:.1}") } else { grouped(value) }
 }
 
+/// Writes a table of a file of figures. The first cell of a row is its name.
+pub fn table(columns: &[String], rows: &[Vec<String>]) -> String {
+    let quoted: Vec<String> = columns.iter().map(|column| text(column)).collect();
+    let rows: Vec<String> = rows.iter().map(|row| format!("    [{}],\n", row.join(", "))).collect();
+    format!("columns = [{}]\nrows = [\n{}]\n", quoted.join(", "), rows.concat())
+}
+
+/// Writes a text as a cell of a file.
+pub fn text(text: &str) -> String {
+    format!("{text:?}")
+}
+
+/// Writes a number as a cell of a file.
 fn optional(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), number)
+    value.map_or_else(|| text("–"), |value| number(value).replace(',', ""))
 }
 
 /// A small number for a table: no digits behind the point that are zero.
@@ -56,7 +69,7 @@ pub fn tables(rows: &[SuiteRow]) {
 }
 
 /// Returns a table of the library's rows beside Linux's in a model of caches; empty without such
-/// rows. Its last columns say how many times fewer instructions and cycles the library takes.
+/// rows.
 pub fn caches(rows: &[SuiteRow]) -> String {
     let mut lines = Vec::new();
     for case in cases(rows) {
@@ -64,24 +77,22 @@ pub fn caches(rows: &[SuiteRow]) -> String {
         let Some(row) = find(rows, case, pair.here()) else { continue };
         let Some(here) = numbers(row) else { continue };
         let linux = linux(rows, case, pair).and_then(numbers);
-        // Of the numbers as the table has them.
-        let times = [0, 3].map(|n| linux.map_or("–".into(), |linux| format!("{:.2}", linux[n] / here[n])));
         let linux = linux.map_or([None; 4], |linux| linux.map(Some));
         let unit = row.unit.trim_start_matches("instructions/");
         let cells = here.into_iter().map(Some).chain(linux).enumerate();
         let cells = cells.map(|(n, cell)| match cell {
-            Some(misses) if n % 4 == 2 => grouped(misses),
+            Some(misses) if n % 4 == 2 => format!("{misses:.0}"),
             cell => optional(cell),
         });
-        lines
-            .push(format!("| `{case}`, {unit} | {} |\n", cells.chain(times).collect::<Vec<_>>().join(" | ")));
+        lines.push([text(case), text(unit)].into_iter().chain(cells).collect());
     }
     if lines.is_empty() {
         return String::new();
     }
-    let four = "instructions | misses, L1 | L2 | cycles";
-    let head = format!("| case | here: {four} | Linux: {four} | fewer instructions | cycles |\n");
-    format!("{head}{}|\n{}", "|---".repeat(11), lines.concat())
+    let four = ["instructions", "misses-1", "misses-2", "cycles"];
+    let columns = ["case", "for a"].into_iter().chain(four).map(str::to_owned);
+    let columns: Vec<String> = columns.chain(four.map(|name| format!("linux-{name}"))).collect();
+    table(&columns, &lines)
 }
 
 /// Returns instructions, misses of both levels and cycles of a row with misses, as the table has
@@ -104,45 +115,40 @@ pub fn bars(missed: &[Missed<'_>]) {
     }
 }
 
-/// Returns a table as the documents have it: for each pair of contenders the cheaper row of Linux,
-/// and the library's; then the events of the first.
-pub fn markdown(rows: &[SuiteRow]) -> String {
+/// Returns a table as a file of figures has it: for each pair of contenders the cheaper row of
+/// Linux, and the library's; then the events of the first.
+pub fn figures(rows: &[SuiteRow]) -> String {
     let pairs = Pair::of(rows);
-    let mut text = "| case | for a |".to_owned();
+    let mut columns = vec!["case".to_owned(), "for a".to_owned()];
     for pair in &pairs {
-        let linux = if *pair == Pair::Always { "Linux, always" } else { "Linux" };
-        text.push_str(&format!(" {linux} | `{}` | times fewer |", pair.here()));
+        columns.extend([pair.here().replace("ptarmigan", "linux"), pair.here().to_owned()]);
     }
-    text.push_str(" cleared | flushes | tables |\n|---|---|");
-    text.push_str(&"---|---|---|".repeat(pairs.len() + 1));
-    text.push('\n');
-    for case in cases(rows) {
+    columns.extend(["cleared", "flushes", "tables"].map(str::to_owned));
+    let lines = cases(rows).into_iter().map(|case| {
         let unit = rows.iter().find(|row| row.case == case).map_or("", |row| &row.unit);
-        let mut cells = vec![format!("`{case}`"), unit.trim_start_matches("instructions/").to_owned()];
+        let mut cells = vec![text(case), text(unit.trim_start_matches("instructions/"))];
         for pair in pairs.iter().copied() {
             cells.push(optional(linux(rows, case, pair).map(|row| row.value)));
             cells.push(optional(find(rows, case, pair.here()).map(|row| row.value)));
-            cells.push(ratio(rows, case, pair).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")));
         }
         let both = [linux(rows, case, pairs[0]), find(rows, case, pairs[0].here())];
         let each = |of: &dyn Fn(&SuiteRow) -> Option<f64>| {
-            both.map(|row| row.and_then(of).map_or_else(|| "–".into(), short)).join(", ")
+            text(&both.map(|row| row.and_then(of).map_or_else(|| "–".into(), short)).join(", "))
         };
         cells.push(each(&|row| Some(row.happened.as_ref()?.all_cleared())));
         cells.push(each(&|row| {
             row.happened.as_ref().map(|happened| happened.page_invalidations + happened.root_loads)
         }));
         cells.push(each(&|row| row.tables.map(|tables| tables as f64)));
-        text.push_str(&format!("| {} |\n", cells.join(" | ")));
-    }
-    text
+        cells
+    });
+    table(&columns, &lines.collect::<Vec<_>>())
 }
 
-/// Returns a table of the library's rows by group.
+/// Returns a table of the library's rows by group; empty without such rows.
 pub fn parts(rows: &[SuiteRow], groups: &[&str]) -> String {
-    let mut text =
-        format!("| case | `plain-x86_64` | `ptarmigan-x86_64` | program | {} |\n", groups.join(" | "));
-    text.push_str(&format!("|---|---|---|---|{}\n", "---|".repeat(groups.len())));
+    let names = ["case", "plain-x86_64", "ptarmigan-x86_64", "program"].iter().chain(groups);
+    let mut lines = Vec::new();
     for case in cases(rows) {
         let Some(row) = find(rows, case, Pair::Never.here()).filter(|row| !row.parts.is_empty()) else {
             continue;
@@ -151,13 +157,15 @@ pub fn parts(rows: &[SuiteRow], groups: &[&str]) -> String {
         let program = row.happened.as_ref().map(|happened| happened.programs);
         let parts = groups.iter().map(|group| {
             let part = row.parts.iter().find(|part| part.group == *group);
-            optional(part.map(|part| part.instructions))
+            part.map(|part| part.instructions)
         });
-        let parts = parts.collect::<Vec<_>>().join(" | ");
-        let (plain, value, program) = (optional(plain), number(row.value), optional(program));
-        text.push_str(&format!("| `{case}` | {plain} | {value} | {program} | {parts} |\n"));
+        let numbers = [plain, Some(row.value), program].into_iter().chain(parts).map(optional);
+        lines.push([text(case)].into_iter().chain(numbers).collect());
     }
-    text
+    if lines.is_empty() {
+        return String::new();
+    }
+    table(&names.map(|&name| name.to_owned()).collect::<Vec<_>>(), &lines)
 }
 
 #[cfg(test)]
@@ -173,10 +181,11 @@ mod tests {
             row("fork", "ptarmigan-x86_64", 3_000.0),
             row("exit", "ptarmigan-x86_64", 46.75),
         ];
-        let text = markdown(&rows);
+        let text = figures(&rows);
         let lines: Vec<&str> = text.lines().skip(2).collect();
-        assert_eq!(lines[0], "| `fork` | page | 12,000 | 3,000 | 4.00 | – | – | – | –, – | –, – | –, – |");
-        assert_eq!(lines[1], "| `exit` | page | – | 46.8 | – | – | – | – | –, – | –, – | –, – |");
+        let events = r#""–, –", "–, –", "–, –""#;
+        assert_eq!(lines[0], format!(r#"    ["fork", "page", 12000, 3000, "–", "–", {events}],"#));
+        assert_eq!(lines[1], format!(r#"    ["exit", "page", "–", 46.8, "–", "–", {events}],"#));
     }
 
     #[test]
@@ -192,10 +201,10 @@ mod tests {
         ];
         let text = caches(&rows);
         assert_eq!(
-            text.lines().skip(2).collect::<Vec<_>>(),
-            ["| `fork`, page | 3,000 | 50.0 | 5 | 2,450 | 12,000 | 100 | 10 | 7,900 | 4.00 | 3.22 |"]
+            text.lines().nth(2),
+            Some(r#"    ["fork", "page", 3000, 50.0, 5, 2450, 12000, 100, 10, 7900],"#)
         );
-        assert_eq!(text.lines().next().map(|line| line.matches('|').count()), Some(12));
+        assert_eq!(text.lines().next().map(|line| line.matches(',').count()), Some(9));
         assert!(caches(&rows[2..]).is_empty());
     }
 
