@@ -21,8 +21,8 @@ pub enum Format {
     /// `github`: commands of GitHub Actions, which mark the innermost caller in the code under
     /// test.
     GitHub,
-    /// `json`: an object on a line for the run, and one for each finding. The README describes the
-    /// fields.
+    /// `json`: an object on a line for the run, and one for each finding.
+    /// docs/ptsan-reference.md describes the fields.
     Json,
 }
 

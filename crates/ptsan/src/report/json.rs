@@ -1,5 +1,5 @@
-//! JSON: an object on a line for the run, then one for each finding. The README describes the
-//! fields.
+//! JSON: an object on a line for the run, then one for each finding.
+//! docs/ptsan-reference.md describes the fields.
 use super::caller::TraceFrame;
 use super::finding::Finding;
 use super::kind::Kind;
