@@ -6,6 +6,7 @@
 //! | [`board`] | reads the boards, and says which tools are missing |
 //! | [`image`] | builds an image |
 //! | [`archive`] | makes an initial file system |
+//! | [`debian`] | fetches packages of Debian's |
 //! | [`guest`] | runs QEMU, and talks with the guest |
 //!
 //! ```no_run
@@ -22,6 +23,7 @@
 
 pub mod archive;
 pub mod board;
+pub mod debian;
 pub mod guest;
 pub mod image;
 pub mod toolchain;

@@ -32,6 +32,7 @@ use std::process::{Command, ExitCode};
 
 use clap::Parser;
 use kernel_boot::board::Boards;
+use kernel_boot::debian::Debian;
 use kernel_boot::image::Image;
 use kernel_boot::{Scratch, archive, here};
 
@@ -148,9 +149,9 @@ fn prepare(
     let mut entries = vec!["dev/".to_owned(), "dev/console:5:1".to_owned()];
     let mut missing = Vec::new();
     if options.suite.as_deref() == Some("lmbench-like") {
-        match run(Command::new(here().join("debian")).args(["amd64", "busybox-static"])) {
+        match Debian::open("amd64", false).and_then(|debian| debian.package("busybox-static")) {
             Ok(busybox) => {
-                let shell = format!("bin/busybox={}/bin/busybox", busybox.trim_end());
+                let shell = format!("bin/busybox={}/bin/busybox", busybox.display());
                 entries.extend(["bin/".to_owned(), shell, "bin/sh@busybox".to_owned()]);
             }
             Err(problem) => missing.push(format!("no shell: {problem}")),

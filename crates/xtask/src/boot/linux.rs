@@ -2,6 +2,7 @@
 use super::checks::{self, Archive, Check, Group, passed};
 use clap::Args;
 use kernel_boot::board::{Board, Boards, Linux};
+use kernel_boot::debian::Debian;
 use kernel_boot::guest::{Boot, Ended, Limits};
 use kernel_boot::image::Image;
 use kernel_boot::{Scratch, archive, here, output};
@@ -41,7 +42,7 @@ pub struct LinuxArgs {
     /// Process 1, in the initial file system (/init).
     #[arg(long, value_name = "PATH")]
     init: Option<String>,
-    /// A directory whose files are the initial file system's, as `kernels/debian --root` makes one;
+    /// A directory whose files are the initial file system's, as `boot debian --root` makes one;
     /// entries come on top.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -91,6 +92,8 @@ pub struct LinuxArgs {
 const OUTPUT: u64 = 64 << 20;
 /// Seconds of one boot.
 const SECONDS: u64 = 120;
+/// Packages that each program of `debian.list` has beside its own.
+const BASE: [&str; 5] = ["dash", "coreutils", "diffutils", "sed", "grep"];
 /// Bytes of an archive that is cut.
 const CUT: usize = 300_000;
 
@@ -281,9 +284,8 @@ impl<'a> Machine<'a> {
     /// had.
     fn package(&self, name: &str, subject: &str) -> Result<Option<PathBuf>, String> {
         let arch = self.linux.debian.as_deref();
-        let found = arch.map(|arch| output(Command::new(here().join("debian")).args([arch, name])));
-        match found {
-            Some(Ok(directory)) => return Ok(Some(PathBuf::from(directory.trim()))),
+        match arch.map(|arch| Debian::open(arch, false)?.package(name)) {
+            Some(Ok(directory)) => return Ok(Some(directory)),
             Some(Err(why)) => eprintln!("{why}"),
             None => {}
         }
@@ -459,10 +461,10 @@ impl<'a> Machine<'a> {
         }
         let (mut right, mut wrong, mut left_out) = (0, Vec::new(), Vec::new());
         for row in rows.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name)) {
-            let mut command = Command::new(here().join("debian"));
-            command.args(["--root", arch, "dash", "coreutils", "diffutils", "sed", "grep"]);
-            match output(command.args(row.packages.split_whitespace())) {
-                Ok(root) if self.listed(boot, row, root.trim())? => right += 1,
+            let packages = BASE.iter().copied().chain(row.packages.split_whitespace());
+            let packages: Vec<String> = packages.map(str::to_owned).collect();
+            match Debian::open(arch, false)?.root(&packages) {
+                Ok(root) if self.listed(boot, row, &root)? => right += 1,
                 Ok(_) => wrong.push(row.name),
                 Err(why) if self.all => return Err(format!("{why}\n{} is needed", row.name)),
                 Err(_) => left_out.push(row.name),
@@ -479,7 +481,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Boots a program of the list; returns whether it was right.
-    fn listed(&self, boot: &Boot, row: &ListedProgram<'_>, root: &str) -> Result<bool, String> {
+    fn listed(&self, boot: &Boot, row: &ListedProgram<'_>, root: &Path) -> Result<bool, String> {
         const SCRIPT: &str =
             "#!/bin/sh\n/bin/sh /.task 2>/.said\nstatus=$?\nsed 's/^/stderr: /' /.said\nexit $status\n";
         let [task, script] = ["task", "script"].map(|name| self.work.file(name));
@@ -489,7 +491,7 @@ impl<'a> Machine<'a> {
         let words = format!("{} init=/.command", boot.words);
         let boot = Boot { words: words.trim_start().to_owned(), ..boot.clone() };
         let entries = [
-            format!("+{root}"),
+            format!("+{}", root.display()),
             format!(".task={}", task.display()),
             format!(".command={}", script.display()),
         ];

@@ -6,6 +6,7 @@ use crate::outcome;
 use clap::{Args, Subcommand};
 use kernel_boot::archive;
 use kernel_boot::board::{Board, Boards};
+use kernel_boot::debian::Debian;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -66,6 +67,22 @@ enum BootTask {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+    /// Fetches packages of Debian's into a cache outside of the repository, unpacks them there, and
+    /// prints a directory.
+    Debian {
+        /// A root file system of the packages and all that they depend on, for `boot linux --root`.
+        #[arg(long, conflicts_with = "backports")]
+        root: bool,
+        /// Looks at the release's backports, too.
+        #[arg(long)]
+        backports: bool,
+        /// i386, amd64 or arm64.
+        arch: String,
+        /// The package, a regular expression of which the newest that fits is taken; with --root
+        /// the names of packages.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
     /// Lints each image for its own target.
     Lint,
     /// Makes an initial file system: a cpio archive.
@@ -88,10 +105,22 @@ pub fn run(args: &BootArgs) -> ExitCode {
         Some(BootTask::Stack { image }) => done(stack::check(image)),
         Some(BootTask::Record(args)) => done(record::run(args)),
         Some(BootTask::Compare { words }) => compare::run(words),
+        Some(BootTask::Debian { root, backports, arch, names }) => {
+            done(debian(arch, names, *root, *backports).map(|place| println!("{}", place.display())))
+        }
         Some(BootTask::Lint) => done(lint::run()),
         Some(BootTask::Archive { out, entries }) => done(archive::write(out, entries)),
     };
     result.unwrap_or_else(|why| outcome::exit("boot", Err(why)))
+}
+
+fn debian(arch: &str, names: &[String], root: bool, backports: bool) -> Result<PathBuf, String> {
+    let debian = Debian::open(arch, backports)?;
+    match names {
+        _ if root => debian.root(names),
+        [name] => debian.package(name),
+        _ => Err("one package, or --root with several".into()),
+    }
 }
 
 /// Boots all boards that are chosen, whether others fail or not.
