@@ -1,4 +1,4 @@
-//! Logs that `kernels/record-tables` has recorded from the images of this repository, with their
+//! Logs that `cargo xtask boot record` has recorded from the images of this repository, with their
 //! flushes left out on purpose.
 use object::{Object as _, ObjectSymbol as _};
 use ptsan_log::{Architecture, Content, Encoder, Header, Record, Written};

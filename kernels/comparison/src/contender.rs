@@ -31,28 +31,6 @@ impl Arch {
         if matches!(self, Arch::I386) { "i686" } else { self.name() }
     }
 
-    /// Returns the compiler of programs, and its option for the target.
-    pub const fn compiler(self) -> [&'static str; 2] {
-        match self {
-            Arch::I386 => ["gcc", "-m32"],
-            Arch::X86_64 => ["gcc", "-m64"],
-            Arch::Aarch64 => ["clang", "--target=aarch64-linux-gnu"],
-        }
-    }
-}
-
-impl Arch {
-    /// Returns Debian's packages of the compiler, with a static C library for the target.
-    pub const fn compiler_packages(self) -> &'static str {
-        match self {
-            Arch::I386 => "gcc-multilib",
-            Arch::X86_64 => "gcc libc6-dev",
-            Arch::Aarch64 => {
-                "clang binutils-aarch64-linux-gnu libc6-dev-arm64-cross libgcc-12-dev-arm64-cross"
-            }
-        }
-    }
-
     /// Returns QEMU's program for the target, and Debian's package of it.
     pub const fn qemu(self) -> (&'static str, &'static str) {
         match self {

@@ -1,25 +1,24 @@
 //! One boot of one contender.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use kernel_boot::guest::{Boot as Machine, Limits};
 
 use crate::cases::{Case, Counts, Program};
 use crate::contender::{Arch, Contender};
 use crate::{last_line, profile};
 
-/// The most that a guest may print.
-const OUTPUT: u64 = 64 << 10;
-/// Seconds that a boot may take: Linux takes 25 on a quiet machine, several times that while it is
+/// Bounds of a boot: Linux takes 25 seconds on a quiet machine, several times that while it is
 /// counted.
-const SECONDS: &str = "1200";
+const LIMITS: Limits = Limits { seconds: 1200, bytes: 64 << 10 };
+/// The address of memory on QEMU's board `virt`.
+const MEMORY: u64 = 0x4000_0000;
 
 /// Machines. PCs have the same processor for both contenders, with NX, as our entries carry it.
-const PC32: &[&str] =
-    &["-cpu", "qemu32,+pae,+pse36,+nx", "-M", "pc", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"];
-const PC64: &[&str] = &["-cpu", "qemu64", "-M", "pc", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"];
-const VIRT: &[&str] = &["-cpu", "cortex-a72", "-M", "virt", "-semihosting"];
+const PC32: &str = "-cpu qemu32,+pae,+pse36,+nx -M pc -nic none -device isa-debug-exit,iobase=0xf4,iosize=4";
+const PC64: &str = "-cpu qemu64 -M pc -nic none -device isa-debug-exit,iobase=0xf4,iosize=4";
+const VIRT: &str = "-cpu cortex-a72 -M virt -nic none -semihosting";
 /// Linux's command line.
 const LINUX: &str = "quiet panic=-1 mitigations=off transparent_hugepage=never random.trust_cpu=1";
 
@@ -84,30 +83,13 @@ impl Guest<'_> {
             Arch::X86_64 => (PC64, "0x800000000000", "ttyS0"),
             Arch::Aarch64 => (VIRT, "0xffff000000000000", "ttyAMA0"),
         };
-        let mut command = Command::new("timeout");
-        command.args([SECONDS, qemu, "-accel", "tcg,thread=single"]).args(machine);
-        // CPUs take turns. Where instructions are counted, QEMU 7.2 leaves no turn to a CPU behind
-        // one that waits and does not say so, as Linux's first does while it starts the others.
-        if *cpus == 1 || !contender.is_linux() {
-            command.args(["-icount", "shift=0"]);
-        }
-        command.args(["-m", "2G", "-smp", &cpus.to_string()]);
-        command.args(["-nographic", "-no-reboot", "-nic", "none"]);
         let linux = if contender.is_newer() { &files.newer } else { &files.linux };
         let (image, common) = match (contender.is_linux(), linux) {
             (false, _) => (&files.image, String::new()),
-            (true, Some(linux)) => (linux, format!("console={console} {LINUX}")),
+            (true, Some(linux)) => (linux, format!("console={console} {LINUX} ")),
             (true, None) => return Err("Linux was not fetched".into()),
         };
-        let place = if arch == Arch::Aarch64 && !contender.is_linux() {
-            // QEMU's option is for images of Linux alone there.
-            self.place_archive(&mut command)?
-        } else {
-            command.arg("-initrd").arg(&files.archive);
-            String::new()
-        };
-        command.arg("-kernel").arg(image);
-        command.arg("-append").arg(format!("{common} {}{place} {words}", contender.append));
+        let mut more = Vec::new();
         if let Some((plugin, out)) = counter {
             // The output of an earlier boot does not count.
             let _ = fs::remove_file(out);
@@ -123,28 +105,29 @@ impl Guest<'_> {
             if self.caches {
                 plugin.push_str(",caches=on");
             }
-            command.arg("-plugin").arg(plugin);
+            more = vec!["-plugin".to_owned(), plugin];
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|e| format!("timeout: {e}"))?;
-        let mut printed = Vec::new();
-        if let Some(out) = child.stdout.take() {
-            out.take(OUTPUT).read_to_end(&mut printed).map_err(|e| format!("{qemu}: {e}"))?;
-        }
-        let status = child.wait().map_err(|e| format!("{qemu}: {e}"))?;
-        let ended = format!("{qemu} ended with {status}");
-        Ok((String::from_utf8_lossy(&printed).into_owned(), ended))
-    }
-
-    /// Has QEMU put the archive at the end of memory, below the 4 MiB that `kernels/linux` leaves
-    /// free; returns the word of the command line that says so.
-    fn place_archive(&self, command: &mut Command) -> Result<String, String> {
-        const END: u64 = 0x4000_0000 + (2 << 30) - (4 << 20);
-        let archive = &self.files.archive;
-        let bytes = fs::metadata(archive).map_err(|e| format!("{}: {e}", archive.display()))?.len();
-        let at = END - bytes.next_multiple_of(4096);
-        command.arg("-device").arg(format!("loader,file={},addr={at},force-raw=on", archive.display()));
-        Ok(format!(" initrd={at:#x},{bytes}"))
+        // CPUs take turns. Where instructions are counted, QEMU 7.2 leaves no turn to a CPU behind
+        // one that waits and does not say so, as Linux's first does while it starts the others.
+        let takes_turns = *cpus == 1 || !contender.is_linux();
+        let boot = Machine {
+            qemu: qemu.to_owned(),
+            machine: machine.to_owned(),
+            accelerator: "tcg,thread=single".to_owned(),
+            image: image.clone(),
+            cpus: cpus.to_string(),
+            nodes: 1,
+            memory: "2G".to_owned(),
+            words: format!("{common}{}", contender.append),
+            arguments: format!(" {words}"),
+            archive: Some(files.archive.clone()),
+            base: (arch == Arch::Aarch64 && !contender.is_linux()).then_some(MEMORY),
+            icount: takes_turns.then(|| "shift=0".to_owned()),
+            more,
+        };
+        let ended = boot.run(&LIMITS, false)?;
+        let how = ended.stopped.unwrap_or_else(|| format!("{qemu} ended with status {}", ended.status));
+        Ok((ended.log, how))
     }
 
     /// Returns the text that QEMU's plugin has written, if there is one.

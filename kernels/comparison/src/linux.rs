@@ -2,20 +2,19 @@
 //! into a cache.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+
+use kernel_boot::debian::Debian;
 
 use crate::contender::Arch;
-use crate::run;
 
-/// Returns the path of Linux's image; fetches it unless it is in the cache. `here` is the directory
-/// of the kernels.
+/// Returns the path of Linux's image; fetches it unless it is in the cache.
 ///
 /// # Errors
 ///
 /// No package, no network, no tools.
-pub fn kernel(here: &Path, arch: Arch) -> Result<PathBuf, String> {
-    fetch(here, arch, r"6\.1\.[0-9]*-[0-9]*", &[])
+pub fn kernel(arch: Arch) -> Result<PathBuf, String> {
+    fetch(arch, r"6\.1\.[0-9]*-[0-9]*", false)
 }
 
 /// Returns the path of the image of a later Linux, from Debian's backports.
@@ -23,20 +22,19 @@ pub fn kernel(here: &Path, arch: Arch) -> Result<PathBuf, String> {
 /// # Errors
 ///
 /// As [`kernel`].
-pub fn newer(here: &Path, arch: Arch) -> Result<PathBuf, String> {
-    fetch(here, arch, "[0-9.]*+deb[0-9]*", &["--backports"])
+pub fn newer(arch: Arch) -> Result<PathBuf, String> {
+    fetch(arch, r"[0-9.]*\+deb[0-9]*", true)
 }
 
-/// Fetches the newest package whose version fits a basic regular expression.
-fn fetch(here: &Path, arch: Arch, version: &str, options: &[&str]) -> Result<PathBuf, String> {
+/// Fetches the newest package whose version fits a regular expression.
+fn fetch(arch: Arch, version: &str, backports: bool) -> Result<PathBuf, String> {
     let (architecture, flavour) = match arch {
         Arch::I386 => ("i386", "686-pae"),
         Arch::X86_64 => ("amd64", "cloud-amd64"),
         Arch::Aarch64 => ("arm64", "cloud-arm64"),
     };
     let name = format!("linux-image-{version}-{flavour}-unsigned");
-    let said = run(Command::new(here.join("debian")).args(options).args([architecture, &name]))?;
-    let boot = Path::new(said.trim_end()).join("boot");
+    let boot = Debian::open(architecture, backports)?.package(&name)?.join("boot");
     fs::read_dir(&boot)
         .map_err(|e| format!("{}: {e}", boot.display()))?
         .flatten()

@@ -27,11 +27,14 @@ mod rows;
 mod split;
 mod suite;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
+use kernel_boot::board::Boards;
+use kernel_boot::debian::Debian;
+use kernel_boot::image::Image;
+use kernel_boot::{Scratch, archive, here};
 
 use cases::Program;
 use contender::{Arch, Contender};
@@ -79,28 +82,9 @@ struct Options {
     /// Guests that run at the same time.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     jobs: u8,
-    /// The directory of the kernels.
-    #[arg(long, hide = true)]
-    here: PathBuf,
     /// QEMU's plugin.
     #[arg(long, hide = true)]
     counter: PathBuf,
-}
-
-/// A directory that goes when it is dropped.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Files that cannot be removed are in the system's directory for temporary ones.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn scratch() -> Result<Scratch, String> {
-    let path = std::env::temp_dir().join(format!("kernel-comparison-{}", std::process::id()));
-    fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(Scratch(path))
 }
 
 /// Returns the last line of a text that is not empty.
@@ -139,55 +123,56 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 /// Makes the files that all boots of an architecture share. A Linux that cannot be fetched is
 /// missing.
-fn prepare(options: &Options, work: &Path, arch: Arch, contenders: &[&Contender]) -> Result<Files, String> {
-    let program = work.join(format!("init-{arch}"));
+fn prepare(
+    options: &Options,
+    work: &Scratch,
+    arch: Arch,
+    contenders: &[&Contender],
+) -> Result<Files, String> {
+    let program = work.file(&format!("init-{arch}"));
     let source = match &options.suite {
-        Some(suite) => options.here.join("programs/suites").join(suite.trim_end_matches("-like")),
-        None => options.here.join("programs").join(&options.program),
+        Some(suite) => here().join("programs/suites").join(suite.trim_end_matches("-like")),
+        None => here().join("programs").join(&options.program),
     };
-    let [compiler, target] = arch.compiler();
-    let mut command = Command::new(compiler);
-    command.args([target, "-O2", "-w", "-static"]).args(options.suite.as_ref().map(|_| "-pthread"));
+    let boards = Boards::read()?;
+    let (board, linux) = boards.linux(arch.kernel())?;
+    let mut compiler = linux.compiler.split_whitespace();
+    let mut command = Command::new(compiler.next().unwrap_or("cc"));
+    command.args(compiler).args(["-O2", "-w", "-static"]);
+    command.args(options.suite.as_ref().map(|_| "-pthread"));
     let (qemu, package) = arch.qemu();
     require(qemu, package)?;
     run(command.arg("-o").arg(&program).arg(source.with_extension("c")))
-        .map_err(|problem| format!("{problem}: apt-get install {}", arch.compiler_packages()))?;
-    let arguments = ["--arch", arch.kernel(), "--print-image", "init=none"];
-    let mut command = Command::new(options.here.join("linux"));
-    if options.of_suite.split {
-        // The same code, with the names of its functions and files.
-        command.env("CARGO_PROFILE_LEAN_DEBUG", "1");
-    }
-    let said = run(command.args(arguments))?;
-    let (image, initrd) =
-        said.trim().split_once(' ').ok_or_else(|| format!("kernels/linux --print-image said {said}"))?;
-    let archive = work.join(format!("initrd-{arch}"));
+        .map_err(|problem| format!("{problem}: apt-get install {}", board.compiler_packages()))?;
+    // With `--split` the same code, with the names of its functions and files.
+    let image = Image { profile: "lean", has_lines: options.of_suite.split, ..Image::of(board) }.build()?;
+    let archive = work.file(&format!("initrd-{arch}"));
     let mut entries = vec!["dev/".to_owned(), "dev/console:5:1".to_owned()];
     let mut missing = Vec::new();
     if options.suite.as_deref() == Some("lmbench-like") {
-        match run(Command::new(options.here.join("debian")).args(["amd64", "busybox-static"])) {
+        match Debian::open("amd64", false).and_then(|debian| debian.package("busybox-static")) {
             Ok(busybox) => {
-                let shell = format!("bin/busybox={}/bin/busybox", busybox.trim_end());
+                let shell = format!("bin/busybox={}/bin/busybox", busybox.display());
                 entries.extend(["bin/".to_owned(), shell, "bin/sh@busybox".to_owned()]);
             }
             Err(problem) => missing.push(format!("no shell: {problem}")),
         }
     }
     entries.push(format!("init={}", program.display()));
-    run(Command::new(initrd).arg(&archive).args(entries))?;
-    let mut fetched = |is_wanted: bool, kernel: fn(&Path, Arch) -> Result<PathBuf, String>| {
-        let kernel = is_wanted.then(|| kernel(&options.here, arch))?;
+    archive::write(&archive, &entries)?;
+    let mut fetched = |is_wanted: bool, kernel: fn(Arch) -> Result<PathBuf, String>| {
+        let kernel = is_wanted.then(|| kernel(arch))?;
         kernel.map_err(|problem| missing.push(problem)).ok()
     };
     let linux = fetched(contenders.iter().any(|c| c.is_linux() && !c.is_newer()), linux::kernel);
     let newer = fetched(contenders.iter().any(|c| c.is_newer()), linux::newer);
-    Ok(Files { image: image.into(), archive, linux, newer, missing })
+    Ok(Files { image, archive, linux, newer, missing })
 }
 
 /// Makes the files of each architecture that contenders are of.
 fn prepare_each(
     options: &Options,
-    work: &Path,
+    work: &Scratch,
     contenders: &[&Contender],
 ) -> Vec<(Arch, Result<Files, String>)> {
     let of = |arch| -> Option<(Arch, Result<Files, String>)> {
@@ -229,9 +214,9 @@ fn compare(options: &Options) -> Result<(), String> {
         })?),
         _ => None,
     };
-    let work = scratch()?;
+    let work = Scratch::new()?;
     let mut files = Vec::new();
-    for (arch, made) in prepare_each(options, &work.0, &contenders) {
+    for (arch, made) in prepare_each(options, &work, &contenders) {
         let made = made?;
         if let Some(problem) = made.missing.first() {
             return Err(problem.clone());
@@ -247,7 +232,7 @@ fn compare(options: &Options) -> Result<(), String> {
         let contender = contenders[index];
         let of_arch = files.iter().find(|(arch, _)| *arch == contender.arch());
         let (_, files) = of_arch.ok_or("no files")?;
-        let out = work.0.join(format!("counts-{}", contender.name));
+        let out = work.file(&format!("counts-{}", contender.name));
         let counter = counts.then_some((&*options.counter, &*out));
         let program = Some(program);
         Guest {

@@ -13,7 +13,7 @@ prepare() {
     source=$("$here/../crates/ptsan-released/c/fetch" linux 2>"$work/said") ||
         missing "no tests of Debian's source of Linux: $(tail -n 1 "$work/said")"
     for library in libcap-dev libnuma-dev; do
-        directory=$("$here/debian" amd64 $library 2>"$work/said") ||
+        directory=$(debian amd64 $library 2>"$work/said") ||
             missing "no $library, which tests need: $(tail -n 1 "$work/said")"
         set -- "$@" "-I$directory/usr/include" "-L$directory/usr/lib/x86_64-linux-gnu"
     done

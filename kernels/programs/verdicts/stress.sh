@@ -8,7 +8,7 @@ title="stress-ng --verify"
 statuses="0=pass 1=fail 2=fail 3=no-resource 4=not-implemented 5=signaled 7=untrusted"
 
 prepare() {
-    tree=$("$here/debian" --root amd64 stress-ng 2>"$work/said") ||
+    tree=$(debian --root amd64 stress-ng 2>"$work/said") ||
         missing "no stress-ng of Debian's: $(tail -n 1 "$work/said")"
     [ -x "$tree/usr/bin/stress-ng" ] || missing "no stress-ng of Debian's: $(tail -n 1 "$work/said")"
     cp -a "$tree/." "$root/"

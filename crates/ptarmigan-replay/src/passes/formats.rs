@@ -43,7 +43,8 @@ pub(super) fn round(
     Ok(rounded)
 }
 
-/// Makes a machine with `memory` bytes; one with windows places leaf tables as `userpte` says. `name` is of none of the machines that every build has.
+/// Makes a machine with `memory` bytes; one with windows places leaf tables as `userpte` says.
+/// `name` is that of a machine which only a build with all formats has.
 ///
 /// # Errors
 /// If the machine cannot have so much memory.

@@ -179,8 +179,8 @@ impl Ci {
         Ok(passed)
     }
 
-    /// Runs nightly jobs that are longest not green, as many as fit into `minutes`, and writes their
-    /// rows.
+    /// Runs nightly jobs that are longest not green, as many as fit into `minutes`, and writes
+    /// their rows.
     fn slice(&mut self, minutes: f64) -> Result<bool, String> {
         let jobs: Vec<Job> = self.report.slice(&self.table.job, minutes).into_iter().cloned().collect();
         let passed = self.one_by_one(&jobs)?;

@@ -11,7 +11,9 @@ use crate::guest::{Files, Guest};
 use crate::suite::Measured;
 use crate::suite::documented::check;
 use crate::suite::row::read;
-use crate::{Options, prepare_each, scratch};
+use kernel_boot::Scratch;
+
+use crate::{Options, prepare_each};
 
 /// Numbers of CPUs, if the command line names none.
 const CPUS: [u8; 3] = [1, 2, 4];
@@ -52,10 +54,10 @@ impl CpuBoot<'_> {
 /// Boots all contenders. Prints a line for each that cannot be booted, and returns the rows of the
 /// others, and the number of those lines.
 fn boot(options: &Options, contenders: &[&'static Contender]) -> Result<(Vec<CpuRow>, usize), String> {
-    let work = scratch()?;
+    let work = Scratch::new()?;
     let mut failures: Vec<String> = Vec::new();
     let mut files: Vec<(Arch, Files)> = Vec::new();
-    for (arch, made) in prepare_each(options, &work.0, contenders) {
+    for (arch, made) in prepare_each(options, &work, contenders) {
         match made {
             Ok(mut made) => {
                 failures.append(&mut made.missing);
@@ -71,7 +73,7 @@ fn boot(options: &Options, contenders: &[&'static Contender]) -> Result<(Vec<Cpu
     for contender in contenders {
         let Some((_, files)) = files.iter().find(|(arch, _)| *arch == contender.arch()) else { continue };
         for cpus in cpus.iter().copied() {
-            let out = work.0.join(format!("counts-{}-{cpus}", contender.name));
+            let out = work.file(&format!("counts-{}-{cpus}", contender.name));
             let counter = (!options.no_counts).then(|| (options.counter.clone(), out));
             boots.push(CpuBoot { contender, cpus, files, words: &words, counter });
         }

@@ -11,7 +11,9 @@ use crate::boots;
 use crate::contender::{self, Arch, Contender};
 use crate::guest::Guest;
 use crate::split::{self, GROUPS};
-use crate::{Options, prepare_each, profile, scratch};
+use kernel_boot::Scratch;
+
+use crate::{Options, prepare_each, profile};
 
 /// The output of `--suite`.
 #[derive(Args)]
@@ -81,12 +83,12 @@ struct Booted {
 /// Boots all contenders. Prints a line for each that cannot be booted, and returns the results of
 /// the others.
 fn boot(options: &Options, suite: &str, contenders: &[&'static Contender]) -> Result<Booted, String> {
-    let work = scratch()?;
+    let work = Scratch::new()?;
     let (mut files, mut failures) = (Vec::new(), Vec::new());
-    for (arch, made) in prepare_each(options, &work.0, contenders) {
+    for (arch, made) in prepare_each(options, &work, contenders) {
         let mut made = made?;
         failures.append(&mut made.missing);
-        let groups = work.0.join(format!("groups-{arch}"));
+        let groups = work.file(&format!("groups-{arch}"));
         if options.of_suite.split && contenders.iter().any(|c| c.arch() == arch && !c.is_linux()) {
             fs::write(&groups, split::ranges(&made.image)?)
                 .map_err(|e| format!("{}: {e}", groups.display()))?;
@@ -102,7 +104,7 @@ fn boot(options: &Options, suite: &str, contenders: &[&'static Contender]) -> Re
     let results = boots::each(options.jobs, contenders, |contender| {
         let of_arch = files.iter().find(|(arch, ..)| *arch == contender.arch());
         let (_, files, groups) = of_arch.ok_or("no files")?;
-        let out = work.0.join(format!("counts-{}", contender.name));
+        let out = work.file(&format!("counts-{}", contender.name));
         let counter = (!options.no_counts).then_some((&*options.counter, &*out));
         let groups = options.of_suite.split.then_some(&**groups);
         let guest = Guest {
@@ -123,7 +125,7 @@ fn boot(options: &Options, suite: &str, contenders: &[&'static Contender]) -> Re
             Some(name) => {
                 let case = measured.output.cases.iter().find(|case| case.name == *name);
                 let case = case.ok_or_else(|| format!("no case {name} in the suite {suite}"))?;
-                let out = work.0.join(format!("profile-{}", contender.name));
+                let out = work.file(&format!("profile-{}", contender.name));
                 let counter = Some((&*options.counter, &*out));
                 let guest = Guest { counter, profiled: Some(case.index), groups: None, ..guest };
                 Measured::of(&guest)?;

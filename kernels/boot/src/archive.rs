@@ -1,15 +1,9 @@
 //! Makes an initial file system: a cpio archive (newc).
-//!
-//! `kernel-initrd OUT ENTRY...`, where an entry is `NAME/` (a directory), `NAME@TARGET` (a symbolic
-//! link), `NAME:MAJOR:MINOR` (a character device), `NAME=FILE` (a file with the content of a file
-//! of the host's) or `+DIRECTORY` (all that a directory of the host's holds, by name). Entries come
-//! in the order in which they are given, so that directories are named first.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::ExitCode;
-use std::{env, fs, io};
+use std::{fs, io};
 
 const DIRECTORY: u32 = 0o040_755;
 const LINK: u32 = 0o120_777;
@@ -76,7 +70,7 @@ impl Archive {
             } else if kind.is_symlink() {
                 self.add(&name, LINK, fs::read_link(&path)?.as_os_str().as_bytes(), [0, 0])
             } else {
-                eprintln!("kernel-initrd: {} is left out: no file, directory or link", path.display());
+                eprintln!("{} is left out: no file, directory or link", path.display());
                 Ok(())
             };
             if added.is_err() {
@@ -91,8 +85,15 @@ impl Archive {
     }
 }
 
-fn make(arguments: &[String]) -> Result<(), String> {
-    let (out, entries) = arguments.split_first().ok_or("usage: kernel-initrd OUT ENTRY...")?;
+/// Writes the archive of `entries` to `out`. An entry is `NAME/` (a directory), `NAME@TARGET` (a
+/// symbolic link), `NAME:MAJOR:MINOR` (a character device), `NAME=FILE` (a file with the content of
+/// a file of the host's) or `+DIRECTORY` (all that a directory of the host's holds, by name).
+/// Entries come in the order in which they are given, so that directories are named first.
+///
+/// # Errors
+///
+/// A text that names the entry that has no such form, or whose file cannot be read; or `out`.
+pub fn write(out: &Path, entries: &[String]) -> Result<(), String> {
     let mut archive = Archive::default();
     for entry in entries {
         if let Some(directory) = entry.strip_prefix('+') {
@@ -117,16 +118,44 @@ fn make(arguments: &[String]) -> Result<(), String> {
         }
     }
     archive.add(b"TRAILER!!!", 0, &[], [0, 0])?;
-    fs::write(out, archive.bytes).map_err(|e| format!("{out}: {e}"))
+    fs::write(out, archive.bytes).map_err(|e| format!("{}: {e}", out.display()))
 }
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    match make(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("kernel-initrd: {problem}");
-            ExitCode::FAILURE
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scratch;
+
+    #[test]
+    fn entries_are_directories_links_devices_and_files() {
+        let scratch = Scratch::new().unwrap();
+        let [out, file] = ["out", "file"].map(|name| scratch.file(name));
+        fs::write(&file, "four").unwrap();
+        let entries =
+            ["bin/", "bin/sh@dash", "console:5:1", &format!("init={}", file.display())].map(str::to_owned);
+        write(&out, &entries).unwrap();
+        let bytes = fs::read(&out).unwrap();
+        let heads: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(b"070701")).collect();
+        assert_eq!(heads.len(), 5);
+        let modes = heads.iter().map(|head| &bytes[head + 14..head + 22]);
+        let wanted: [&[u8]; 5] = [b"000041ed", b"0000a1ff", b"00002180", b"000081ed", b"00000000"];
+        assert!(modes.eq(wanted));
+        for (text, part) in [("init", "init: neither"), ("c:5:x", "c:5:x: x"), ("a=/none", "/none: ")] {
+            assert!(write(&out, &[text.to_owned()]).unwrap_err().starts_with(part));
         }
+    }
+
+    #[test]
+    fn a_directory_comes_with_its_files_in_order() {
+        let scratch = Scratch::new().unwrap();
+        let root = scratch.file("root");
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::write(root.join("etc/passwd"), "").unwrap();
+        fs::write(root.join("a"), "").unwrap();
+        write(&scratch.file("out"), &[format!("+{}", root.display())]).unwrap();
+        let bytes = fs::read(scratch.file("out")).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let at = ["a\0", "etc\0", "etc/passwd\0", "TRAILER!!!"].map(|name| text.find(name));
+        assert!(at.is_sorted() && at[0].is_some(), "{at:?}");
     }
 }

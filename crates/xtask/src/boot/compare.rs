@@ -1,0 +1,16 @@
+//! `cargo xtask boot compare`: builds the comparison with Linux, and runs it.
+use kernel_boot::image::{build_for_host, target_directory};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// Runs the comparison in place of this program.
+///
+/// # Errors
+///
+/// It is not built.
+pub fn run(words: &[String]) -> Result<ExitCode, String> {
+    let built = build_for_host(&target_directory(), &["kernel-counter", "kernel-comparison"])?;
+    let mut command = Command::new(built.join("kernel-comparison"));
+    command.arg("--counter").arg(built.join("libkernel_counter.so")).args(words);
+    Err(format!("kernel-comparison: {}", command.exec()))
+}
