@@ -1,5 +1,5 @@
 //! Small recordings, one for each rule of Linux that the replay follows, compared with Linux's own
-//! counts of tables. `rules/README.md` lists the rules.
+//! counts of tables. `../README.md` lists the rules.
 use crate::program::{crate_file, ptarmigan, text};
 use std::path::PathBuf;
 
