@@ -46,8 +46,8 @@ fn sorted(mut rows: Vec<KmapRow>) -> Vec<KmapRow> {
     rows
 }
 
-/// Counts as [`SoloTrace::map`] does. Returns also the mean number of slots that a sweep's flush finds
-/// in a hash table, if there was a sweep.
+/// Counts as [`SoloTrace::map`] does. Returns also the mean number of slots that a sweep's flush
+/// finds in a hash table, if there was a sweep.
 fn on_hashed_slots(
     trace: &SoloTrace,
     config: &HighConfig,
