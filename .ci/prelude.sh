@@ -12,6 +12,11 @@ trap 'times >"$CI_TIMES"' EXIT
 # The program that runs the jobs: `cargo xtask` would wait for the builds of the other lane.
 xtask() { "$CI_XTASK" "$@"; }
 
+# All features of the sanitizer: with one set of features in builds of the workspace, tests,
+# examples, lints and documentation compile each crate once.
+sanitizer=ptsan/watch,ptsan/aarch64-paging,ptsan/page-table-generic,ptsan/page_table_multiarch_copy_from
+sanitizer+=,ptsan/x86_64
+
 # Runs commands at once, as most boots keep one CPU busy. Prints the output of each, one after
 # the other.
 together() {

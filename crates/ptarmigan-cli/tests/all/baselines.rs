@@ -62,8 +62,8 @@ fn other_options_another_command_and_another_trace_are_refused_before_a_report()
     place.good(&with(&["--save", "one"]));
     let line = place.refused(&with(&["--compare", "one", "--nodes", "2"]));
     assert!(line.contains("--nodes was 1 and is 2"), "{line}");
-    let line = place.refused(&["bench", "quicklist", "--compare", "one"]);
-    assert!(line.contains("it is of `replay`, this run is `bench quicklist`"), "{line}");
+    let line = place.refused(&["bench", "faults", "--compare", "one"]);
+    assert!(line.contains("it is of `replay`, this run is `bench faults`"), "{line}");
     let line = place.refused(&["replay", "fixture", "--policy", "plain", "--compare", "one"]);
     assert!(line.contains("has no figure of this run"), "{line}");
     // Options that decide no figure may differ.
@@ -108,10 +108,10 @@ fn damaged_and_newer_files_are_refused_and_stay() {
 #[test]
 fn benchmarks_are_compared_row_by_row() {
     let place = Place::new("bench");
-    let bench = ["quicklist", "--rounds", "1"];
+    let bench = ["faults", "--rounds", "1"];
     place.good(&[&["bench"], &bench[..], &["--save", "m"]].concat());
     let text = place.good(&[&["bench", "--compare", "m"], &bench[..]].concat());
-    assert!(text.contains("pair/ptarmigan"), "{text}");
+    assert!(text.contains("disjoint/one-thread"), "{text}");
     let text = place.good(&[&["bench"], &bench[..], &["--json", "--compare", "m"]].concat());
     let document: Value = serde_json::from_str(&text).expect("one JSON document");
     let figures = document["comparison"]["figures"].as_array().expect("figures");

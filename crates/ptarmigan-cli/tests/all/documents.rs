@@ -11,7 +11,7 @@ fn every_document_has_a_schema_and_every_field_is_documented() {
         &["replay", "fixture", "--policy", "plain", "--touch-data", "--idle-zero", "8", "--json"],
         &["replay", "fixture", "--policy", "plain", "--arch", "ppc32", "--json"],
         &["replay", "fixture", "--policy", "plain", "--arch", "i386-pae", "--memory", "1G", "--json"],
-        &["bench", "quicklist", "--rounds", "1", "--json"],
+        &["bench", "faults", "--rounds", "1", "--json"],
     ];
     for args in runs {
         let document = json(args);

@@ -39,7 +39,7 @@ const RUNS: [&[&str]; 6] = [
     &["replay", "fixture", "--counters", "--sanitize", "--policy", "ptarmigan"],
     &["inspect", "fixture"],
     &["inspect", "fixture", "--events"],
-    &["bench", "quicklist", "--rounds", "1"],
+    &["bench", "faults", "--rounds", "1"],
     &["replay", "--help"],
     &["advise", "fixture", "--rounds", "3"],
 ];

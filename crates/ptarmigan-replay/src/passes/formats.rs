@@ -43,8 +43,8 @@ pub(super) fn round(
     Ok(rounded)
 }
 
-/// Makes a machine with `memory` bytes; one with windows places leaf tables as `userpte` says.
-/// `name` is that of a machine which only a build with all formats has.
+/// Makes a machine with `memory` bytes. `userpte` places the leaf tables of `i386`. `name` is a
+/// machine that some builds lack.
 ///
 /// # Errors
 /// If the machine cannot have so much memory.
