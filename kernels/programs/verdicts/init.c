@@ -1,5 +1,5 @@
-/* Process 1 of kernels/verdicts, on Linux and on the kernel here: runs the tests of /tests.list,
- * one after the other, and prints how each one ended. A line of the list is
+/* Process 1 of `cargo xtask boot verdicts`, on Linux and on the kernel here: runs the tests of
+ * /tests.list, one after the other, and prints how each one ended. A line of the list is
  *
  *   NAME SECONDS USER SKIPPED COMMAND [ARGUMENT...]
  *

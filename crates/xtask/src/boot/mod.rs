@@ -20,6 +20,7 @@ mod objdump;
 mod panics;
 mod record;
 mod stack;
+mod verdicts;
 
 /// Arguments of `boot`.
 #[derive(Args)]
@@ -83,6 +84,8 @@ enum BootTask {
         #[arg(required = true)]
         names: Vec<String>,
     },
+    /// Compares verdicts of test suites on Debian's Linux and on the kernel here.
+    Verdicts(verdicts::VerdictsArgs),
     /// Lints each image for its own target.
     Lint,
     /// Makes an initial file system: a cpio archive.
@@ -108,6 +111,7 @@ pub fn run(args: &BootArgs) -> ExitCode {
         Some(BootTask::Debian { root, backports, arch, names }) => {
             done(debian(arch, names, *root, *backports).map(|place| println!("{}", place.display())))
         }
+        Some(BootTask::Verdicts(args)) => verdicts::run(args),
         Some(BootTask::Lint) => done(lint::run()),
         Some(BootTask::Archive { out, entries }) => done(archive::write(out, entries)),
     };
