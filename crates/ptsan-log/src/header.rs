@@ -1,5 +1,5 @@
 //! The header: the machine of the log.
-use crate::record::ExceptionLevel;
+use crate::parts::ExceptionLevel;
 use crate::wire::{CHECK_BYTES, Check};
 use core::fmt;
 
@@ -245,7 +245,8 @@ impl Header {
         let second = version >= SECOND_VERSION;
         let exception_level = match bytes.get(FIELDS).filter(|_| second) {
             None | Some(0) => ExceptionLevel::El1,
-            Some(level) => ExceptionLevel::of((*level).into()).ok_or(HeaderError::ExceptionLevel(*level))?,
+            Some(level) => ExceptionLevel::try_from(u64::from(*level))
+                .map_err(|()| HeaderError::ExceptionLevel(*level))?,
         };
         let flags = if second { b[1] } else { b[1] & FIRST_FLAGS };
         let header = Self {

@@ -4,7 +4,13 @@
 #![deny(missing_docs)]
 
 // The rooms. Each uses only those above it.
+#[macro_use]
+mod table;
 mod wire;
+
+mod parts;
+
+mod coding;
 
 mod record;
 
@@ -21,11 +27,12 @@ pub use decode::{DecodeError, Decoded, decode};
 pub use encode::Written;
 pub use encode::{Encoder, Sink};
 pub use header::{Architecture, HEADER_BYTES, HEADER_START, Header, HeaderError, MAGIC, VERSION};
+pub use parts::{
+    AccessKind, BarrierKind, Content, ExceptionLevel, MAX_BYTES, MAX_ENTRY, MAX_FILL, MAX_TEXT, Scope,
+};
 #[cfg(feature = "std")]
 pub use reader::{Entry, ReadError, Reader, What};
-pub use record::{
-    AccessKind, BarrierKind, Content, ExceptionLevel, MAX_BYTES, MAX_ENTRY, MAX_FILL, MAX_TEXT, Record, Scope,
-};
+pub use record::Record;
 pub use wire::Check;
 
 /// The most bytes of a record on the wire: kind, length, 255 bytes, check.

@@ -4,6 +4,8 @@
 pub(crate) const MAX_PAYLOAD: usize = 255;
 /// The bytes of a check.
 pub(crate) const CHECK_BYTES: usize = 2;
+/// Set in the kind: the payload begins with the address of an instruction.
+pub(crate) const WITH_PC: u8 = 0x80;
 /// The most bytes of a number.
 const MAX_NUMBER: usize = 10;
 
