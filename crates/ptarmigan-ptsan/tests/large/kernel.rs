@@ -17,7 +17,7 @@ use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, SoftMmu, T
 use ptsan::{Arch, Barrier, Kind};
 
 /// Steps of each format.
-const STEPS: u32 = 2_000;
+const STEPS: u32 = 1_000;
 
 type Range<'h, F> = KernelRange<'h, F, DirectMap>;
 
@@ -383,7 +383,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
 }
 
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
-    const PIECE: u32 = 500;
+    const PIECE: u32 = 250;
     let mut sums = [0; 6];
     for seed in 1..=u64::from(steps(STEPS) / PIECE) {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
@@ -399,8 +399,8 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         });
     }
     let [mapped, split, collapsed, refused, groups, parts] = sums;
-    assert!(mapped > 50 && split > 50 && collapsed > 5, "{}: {sums:?}", F::NAME);
-    assert_eq!(refused > 50, F::EVER_BREAKS, "{}: {sums:?}", F::NAME);
+    assert!(mapped > 25 && split > 25 && collapsed > 5, "{}: {sums:?}", F::NAME);
+    assert_eq!(refused > 25, F::EVER_BREAKS, "{}: {sums:?}", F::NAME);
     assert!(F::GROUP_BITS == [0; 5] || groups > 10 && parts > 5, "{}: {sums:?}", F::NAME);
 }
 

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use steps::steps;
 
 /// Steps of each format.
-const STEPS: u32 = 4_500;
+const STEPS: u32 = 2_250;
 
 /// A frame beyond the host's memory.
 const FAR: Pfn = Pfn(0x8_0000);
@@ -504,7 +504,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         sums.iter_mut().zip(done).for_each(|(sum, n)| *sum += n);
     }
     let [mapped, split, collapsed, groups, made] = sums;
-    assert!(mapped > 50 && split > 50 && collapsed > 5, "{}: {sums:?}", F::NAME);
+    assert!(mapped > 25 && split > 25 && collapsed > 5, "{}: {sums:?}", F::NAME);
     let has_groups = F::GROUP_BITS != [0; 5];
     assert!(!has_groups || groups > 50 && made > 20, "{}: {sums:?}", F::NAME);
 }
