@@ -230,6 +230,7 @@ impl Boot {
         let mut command = self.command(&scratch)?;
         command.args(["-serial", "stdio", "-monitor", "none"]).stdin(input);
         command.stdout(both.try_clone().map_err(failed)?).stderr(both);
+        end_with_parent(&mut command);
         let mut child = command.spawn().map_err(failed)?;
         // It holds the other end of the pipe, too.
         drop(command);
@@ -257,6 +258,24 @@ impl Boot {
         })
     }
 }
+
+/// Has the kernel end the command when the thread that starts it ends: a signal that ends this
+/// program drops no guest.
+#[cfg(target_os = "linux")]
+fn end_with_parent(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    let end = || {
+        // SAFETY: no memory is concerned.
+        let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure calls one function that may be called between fork and exec, and
+    // allocates no memory.
+    unsafe { command.pre_exec(end) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_parent(_command: &mut Command) {}
 
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))

@@ -6,12 +6,12 @@ use regex_lite::Regex;
 use serde::Deserialize;
 
 /// Boots that are made one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Group {
     /// An image that leaves one thing out, each time another one.
     Image,
     /// Programs that pass.
+    #[default]
     Check,
     /// Bad input.
     Refused,
@@ -71,7 +71,8 @@ fn one() -> u32 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Its group.
+    /// Its group, by the name of its table.
+    #[serde(skip)]
     pub group: Group,
     /// The boards on which it is made; all if there are none.
     #[serde(default)]
@@ -142,10 +143,14 @@ fn yes() -> bool {
     true
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct CheckTable {
-    boot: Vec<Check>,
+    image: Vec<Check>,
+    check: Vec<Check>,
+    refused: Vec<Check>,
+    negative: Vec<Check>,
+    soak: Vec<Check>,
 }
 
 /// A line that all frames are back.
@@ -166,8 +171,19 @@ pub fn read(group: Group, board: &str) -> Result<Vec<Check>, String> {
 }
 
 fn parse(text: &str) -> Result<Vec<Check>, String> {
-    let table: CheckTable = toml::from_str(text).map_err(|e| e.to_string())?;
-    for check in &table.boot {
+    let CheckTable { image, check, refused, negative, soak } =
+        toml::from_str(text).map_err(|e| e.to_string())?;
+    let groups = [
+        (Group::Image, image),
+        (Group::Check, check),
+        (Group::Refused, refused),
+        (Group::Negative, negative),
+        (Group::Soak, soak),
+    ];
+    let of_group =
+        |(group, checks): (Group, Vec<Check>)| checks.into_iter().map(move |check| Check { group, ..check });
+    let all: Vec<Check> = groups.into_iter().flat_map(of_group).collect();
+    for check in &all {
         let turns = check.talk.iter().flat_map(|turn| &turn.hears);
         for text in check.lines.iter().chain(turns) {
             pattern(text)?;
@@ -179,7 +195,7 @@ fn parse(text: &str) -> Result<Vec<Check>, String> {
             return Err(format!("a boot of {:?} is made at least once", check.group));
         }
     }
-    Ok(table.boot)
+    Ok(all)
 }
 
 /// Returns the pattern of a text.
@@ -293,7 +309,7 @@ mod tests {
     use super::*;
 
     fn check(more: &str) -> Check {
-        parse(&format!("[[boot]]\ngroup = \"check\"\n{more}")).unwrap().remove(0)
+        parse(&format!("[[check]]\n{more}")).unwrap().remove(0)
     }
 
     fn ended(status: i32, log: &str) -> Ended {
@@ -323,7 +339,7 @@ mod tests {
             ("outcome = \"ends\"", "ends"),
             ("talk = [{ hears = [\"[\"] }]", "["),
         ] {
-            let err = parse(&format!("[[boot]]\ngroup = \"check\"\n{more}")).unwrap_err();
+            let err = parse(&format!("[[check]]\n{more}")).unwrap_err();
             assert!(err.contains(part), "{err}");
         }
     }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// Boots the kernel for Linux programs: builds the image, makes an initial file system, and shows
-/// the serial line.
+/// Boots the kernel for Linux programs (`kernels/linux`): builds the image, makes an initial file
+/// system, and shows the serial line.
 ///
 /// The exit status is 0 if the guest left with PASS (process 1 ended with status 0 and all frames
 /// were back, or a program wrote 0x10 to the exit device), otherwise QEMU's: 35 on PCs if the guest
@@ -22,7 +22,6 @@ use std::time::Instant;
 /// serial line (64 MiB), as a kernel that went wrong can print for ever. Images are built in
 /// CARGO_TARGET_DIR (kernels/target).
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
 pub struct LinuxArgs {
     /// Which kernel: x86_64, i686, aarch64 or riscv64.
     #[arg(long, default_value = "x86_64")]

@@ -4,7 +4,6 @@
 //! lines that have to come. `kernels/boot` builds images and runs QEMU.
 use crate::outcome;
 use clap::{Args, Subcommand};
-use kernel_boot::archive;
 use kernel_boot::board::{Board, Boards};
 use kernel_boot::debian::Debian;
 use std::path::PathBuf;
@@ -43,7 +42,6 @@ const ALL: &str = "all";
 enum BootTask {
     /// Builds the image of a board and boots it (`kernels/run`).
     Image(image::ImageArgs),
-    /// Boots the kernel for Linux programs (`kernels/linux`).
     Linux(Box<linux::LinuxArgs>),
     /// Counts, in a linked image, the calls to functions that panic, and prints the sizes of code
     /// and data.
@@ -60,7 +58,6 @@ enum BootTask {
         /// The image.
         image: PathBuf,
     },
-    /// Records what an image does to its page tables and TLBs, for `ptsan replay`.
     Record(record::RecordArgs),
     /// Compares the kernel for Linux programs with Debian's Linux (`kernels/compare`).
     Compare {
@@ -84,17 +81,9 @@ enum BootTask {
         #[arg(required = true)]
         names: Vec<String>,
     },
-    /// Compares verdicts of test suites on Debian's Linux and on the kernel here.
     Verdicts(verdicts::VerdictsArgs),
     /// Lints each image for its own target.
     Lint,
-    /// Makes an initial file system: a cpio archive.
-    Archive {
-        /// The archive.
-        out: PathBuf,
-        /// `NAME/`, `NAME=FILE`, `NAME@TARGET`, `NAME:MAJOR:MINOR` or `+DIRECTORY`.
-        entries: Vec<String>,
-    },
 }
 
 /// Runs `cargo xtask boot`.
@@ -113,7 +102,6 @@ pub fn run(args: &BootArgs) -> ExitCode {
         }
         Some(BootTask::Verdicts(args)) => verdicts::run(args),
         Some(BootTask::Lint) => done(lint::run()),
-        Some(BootTask::Archive { out, entries }) => done(archive::write(out, entries)),
     };
     result.unwrap_or_else(|why| outcome::exit("boot", Err(why)))
 }
