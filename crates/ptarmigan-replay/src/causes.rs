@@ -121,14 +121,7 @@ impl Cause {
             Kind::Touched { flags, .. } if is_found(*flags) => Cause::Found,
             Kind::Touched { flags: FaultFlags::WAITING, .. } => Cause::Fault,
             Kind::Touched { .. } => Cause::Mmap,
-            Kind::Clone { .. }
-            | Kind::TlbFlush { .. }
-            | Kind::Idle
-            | Kind::Truth { .. }
-            | Kind::StackLimit { .. }
-            | Kind::Name(_)
-            | Kind::Pid(_)
-            | Kind::Note(_) => return None,
+            _ => return None,
         })
     }
 

@@ -26,6 +26,9 @@
 //! assert_eq!(reader.summary().map(|s| s.lost), Some(0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#[macro_use]
+mod table;
+
 mod error;
 mod event;
 mod file;
@@ -39,11 +42,12 @@ mod row;
 mod summary;
 mod symbols;
 mod tasks;
+mod wire;
 mod writer;
 
 pub use error::{ReadError, WriteError};
 pub use event::{
-    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, Name, Prot, Sampled,
+    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, Name, Prot, Sampled, Value,
 };
 pub use file::TraceFile;
 pub use flush::{FLUSH_REASONS, FlushEvent, FlushReason};
@@ -51,7 +55,7 @@ pub use header::{Arch, Header, HugePages, Method, Unseen};
 pub use note::{Call, Cause, Note, Object, Runtime};
 pub use opening::{Opening, OpeningCounts, Openings};
 pub use reader::Reader;
-pub use row::{KIND_NAMES, kind_index};
+pub use row::kind_index;
 pub use summary::Summary;
 pub use symbols::{MAX_SYMBOLS, MAX_TEXT, Place, PlaceId, Symbols, Text};
 pub use tasks::{MAX_LIVE_TASKS, MAX_TASKS};

@@ -2,76 +2,38 @@
 //!
 //! They describe the recorded machine and are not replayed. Format 3 has added them.
 use crate::symbols::{PlaceId, Text};
+use crate::wire::{DURATION, MAX_DURATION, NUMBER, Page, Plain, RANGE, byte};
 
-/// A call of a task on its address space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Call {
-    /// `fork`, or `clone` of a process with a copy of the address space.
-    Fork = 0,
-    /// `vfork`. Its time includes the child's up to its `execve` or exit.
-    Vfork = 1,
-    /// `clone` of a thread, or of another task with the same address space.
-    Clone = 2,
-    /// `execve`, `execveat`.
-    Exec = 3,
-    /// `exit`, `exit_group`, or an end by a signal. The end of the address space is part of it.
-    Exit = 4,
-    /// `mmap`.
-    Mmap = 5,
-    /// `munmap`.
-    Munmap = 6,
-    /// `brk`.
-    Brk = 7,
-    /// `mremap`.
-    Mremap = 8,
-    /// `mprotect`, `pkey_mprotect`.
-    Mprotect = 9,
-    /// `madvise`.
-    Madvise = 10,
-    /// `mlock`, `munlock` and the calls for all areas.
-    Lock = 11,
-    /// `shmat`, `shmdt`.
-    Segment = 12,
-}
-
-impl Call {
-    /// All calls, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
-        Self::Fork,
-        Self::Vfork,
-        Self::Clone,
-        Self::Exec,
-        Self::Exit,
-        Self::Mmap,
-        Self::Munmap,
-        Self::Brk,
-        Self::Mremap,
-        Self::Mprotect,
-        Self::Madvise,
-        Self::Lock,
-        Self::Segment,
-    ];
-
-    /// Returns the name of the call: `fork`, `mmap`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fork => "fork",
-            Self::Vfork => "vfork",
-            Self::Clone => "clone",
-            Self::Exec => "execve",
-            Self::Exit => "exit",
-            Self::Mmap => "mmap",
-            Self::Munmap => "munmap",
-            Self::Brk => "brk",
-            Self::Mremap => "mremap",
-            Self::Mprotect => "mprotect",
-            Self::Madvise => "madvise",
-            Self::Lock => "mlock",
-            Self::Segment => "shmat",
-        }
+codes! {
+    /// A call of a task on its address space.
+    #[non_exhaustive]
+    pub enum Call {
+        /// `fork`, or `clone` of a process with a copy of the address space.
+        Fork = 0 "fork",
+        /// `vfork`. Its time includes the child's up to its `execve` or exit.
+        Vfork = 1 "vfork",
+        /// `clone` of a thread, or of another task with the same address space.
+        Clone = 2 "clone",
+        /// `execve`, `execveat`.
+        Exec = 3 "execve",
+        /// `exit`, `exit_group`, or an end by a signal. The end of the address space is part of it.
+        Exit = 4 "exit",
+        /// `mmap`.
+        Mmap = 5 "mmap",
+        /// `munmap`.
+        Munmap = 6 "munmap",
+        /// `brk`.
+        Brk = 7 "brk",
+        /// `mremap`.
+        Mremap = 8 "mremap",
+        /// `mprotect`, `pkey_mprotect`.
+        Mprotect = 9 "mprotect",
+        /// `madvise`.
+        Madvise = 10 "madvise",
+        /// `mlock`, `munlock` and the calls for all areas.
+        Lock = 11 "mlock",
+        /// `shmat`, `shmdt`.
+        Segment = 12 "shmat",
     }
 }
 
@@ -85,182 +47,161 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub(crate) fn code(self) -> u8 {
+    /// Returns the name: that of the call, or `fault`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Fault => "fault",
+            Self::Call(call) => call.name(),
+        }
+    }
+}
+
+impl Plain for Cause {
+    fn of(number: u64) -> Option<Self> {
+        match number.checked_sub(1) {
+            None => Some(Self::Fault),
+            Some(call) => Call::of(call).map(Self::Call),
+        }
+    }
+
+    fn number(self) -> u64 {
         match self {
             Self::Fault => 0,
-            Self::Call(call) => 1 + call as u8,
-        }
-    }
-
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        match code {
-            0 => Some(Self::Fault),
-            n => Call::ALL.get(usize::from(n) - 1).copied().map(Self::Call),
+            Self::Call(call) => 1 + call.number(),
         }
     }
 }
 
-/// The kind of object that a mapping shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Object {
-    /// The program itself.
-    Program = 0,
-    /// A shared library, or another file with executable pages.
-    Library = 1,
-    /// A file of data.
-    File = 2,
-    /// Memory shared between processes: `/dev/shm`, `memfd_create`, a System V segment, or shared
-    /// anonymous memory.
-    SharedMemory = 3,
-    /// A device.
-    Device = 4,
-    /// The stack of a thread other than the first.
-    ThreadStack = 5,
-}
-
-impl Object {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Program, Self::Library, Self::File, Self::SharedMemory, Self::Device, Self::ThreadStack];
-
-    /// Returns a short name: `program`, `shared memory`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Program => "program",
-            Self::Library => "library",
-            Self::File => "file",
-            Self::SharedMemory => "shared memory",
-            Self::Device => "device",
-            Self::ThreadStack => "thread stack",
-        }
+codes! {
+    /// The kind of object that a mapping shows.
+    #[non_exhaustive]
+    pub enum Object {
+        /// The program itself.
+        Program = 0 "program",
+        /// A shared library, or another file with executable pages.
+        Library = 1 "library",
+        /// A file of data.
+        File = 2 "file",
+        /// Memory shared between processes: `/dev/shm`, `memfd_create`, a System V segment, or
+        /// shared anonymous memory.
+        SharedMemory = 3 "shared memory",
+        /// A device.
+        Device = 4 "device",
+        /// The stack of a thread other than the first.
+        ThreadStack = 5 "thread stack",
     }
 }
 
-/// The runtime or allocator that a process has, told by its program and libraries. A process may
-/// have several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Runtime {
-    /// The GNU C library, with its `malloc`.
-    Glibc = 0,
-    /// The C library musl.
-    Musl = 1,
-    /// The allocator jemalloc.
-    Jemalloc = 2,
-    /// The allocator tcmalloc.
-    Tcmalloc = 3,
-    /// The allocator mimalloc.
-    Mimalloc = 4,
-    /// A Java virtual machine.
-    Jvm = 5,
-    /// The runtime of Go.
-    Go = 6,
-    /// The JavaScript engine V8.
-    V8 = 7,
-    /// CPython.
-    Python = 8,
-}
-
-impl Runtime {
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Glibc,
-        Self::Musl,
-        Self::Jemalloc,
-        Self::Tcmalloc,
-        Self::Mimalloc,
-        Self::Jvm,
-        Self::Go,
-        Self::V8,
-        Self::Python,
-    ];
-
-    /// Returns the name: `glibc`, `V8`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Glibc => "glibc",
-            Self::Musl => "musl",
-            Self::Jemalloc => "jemalloc",
-            Self::Tcmalloc => "tcmalloc",
-            Self::Mimalloc => "mimalloc",
-            Self::Jvm => "JVM",
-            Self::Go => "Go",
-            Self::V8 => "V8",
-            Self::Python => "Python",
-        }
+codes! {
+    /// The runtime or allocator that a process has, told by its program and libraries. A process
+    /// may have several.
+    #[non_exhaustive]
+    pub enum Runtime {
+        /// The GNU C library, with its `malloc`.
+        Glibc = 0 "glibc",
+        /// The C library musl.
+        Musl = 1 "musl",
+        /// The allocator jemalloc.
+        Jemalloc = 2 "jemalloc",
+        /// The allocator tcmalloc.
+        Tcmalloc = 3 "tcmalloc",
+        /// The allocator mimalloc.
+        Mimalloc = 4 "mimalloc",
+        /// A Java virtual machine.
+        Jvm = 5 "JVM",
+        /// The runtime of Go.
+        Go = 6 "Go",
+        /// The JavaScript engine V8.
+        V8 = 7 "V8",
+        /// CPython.
+        Python = 8 "Python",
     }
 }
 
-/// A fact about the recorded machine that no replay needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// A call of the task has ended. It stands behind the call's own event if there is one. That of
-    /// an exit is behind the `Exit`.
-    Took {
-        /// The call.
-        call: Call,
-        /// Nanoseconds between entry and return in which the task ran. For [`Call::Vfork`] the wait
-        /// for the child counts. In recordings without tracepoints the cost of the stops counts,
-        /// too: see [`StopCost`](Self::StopCost).
-        nanos: u64,
-        /// Nanoseconds between entry and return in which the task did not run.
-        away: u64,
-    },
-    /// All that a process, with all of its threads, has used. It stands before or behind the last
-    /// thread's `Exit`.
-    Used {
-        /// CPU time in user mode, in microseconds.
-        user: u64,
-        /// CPU time in the kernel, in microseconds.
-        system: u64,
-        /// Faults that needed no device.
-        minor: u64,
-        /// Faults that waited for a device.
-        major: u32,
-        /// Switches to another task because this one waited.
-        waits: u32,
-        /// Switches to another task although this one could have gone on.
-        preempted: u32,
-    },
-    /// The object that an area shows.
-    Mapped {
-        /// First page.
-        start: u64,
-        /// Length.
-        pages: u64,
-        /// Kind of object.
-        object: Object,
-        /// Its name without a path, if the person who recorded wanted names.
-        name: Option<Text>,
-    },
-    /// The process has this runtime or allocator.
-    Runtime(
-        /// Which.
-        Runtime,
-    ),
-    /// The function that caused faults of the task, or makes a call. The note stands behind the
-    /// fault that was sampled, and before the call.
-    Caller {
-        /// The work.
-        cause: Cause,
-        /// Page of the fault, or first page of the call's range; 0 for calls without one.
-        page: u64,
-        /// How many of such events the note stands for: more than 1 if callers were sampled.
-        events: u64,
-        /// The place in the program. `None` if it could not be found.
-        place: Option<PlaceId>,
-    },
-    /// About so many nanoseconds of each call's time were spent in the recorder's stops.
-    StopCost {
-        /// Nanoseconds a call.
-        nanos: u64,
-    },
+events! {
+    /// A fact about the recorded machine that no replay needs.
+    pub enum Note {
+        /// A call of the task has ended. It stands behind the call's own event if there is one.
+        /// That of an exit is behind the `Exit`.
+        Took = 0x0e0d "took" {
+            /// The call.
+            call: Call = byte("an unknown call"), "byte call";
+            /// Nanoseconds between entry and return in which the task ran. For [`Call::Vfork`] the
+            /// wait for the child counts. In recordings without tracepoints the cost of the stops
+            /// counts, too: see [`StopCost`](Self::StopCost).
+            nanos: u64 = DURATION, "number nanoseconds";
+            /// Nanoseconds between entry and return in which the task did not run.
+            away: u64 = DURATION, "number nanoseconds away";
+        } -> [call, nanos "ns", away "away-ns"]
+
+        /// All that a process, with all of its threads, has used. It stands before or behind the
+        /// last thread's `Exit`.
+        Used = 0x0e0e "used" {
+            /// CPU time in user mode, in microseconds.
+            user: u64 = DURATION, "numbers: microseconds in user mode";
+            /// CPU time in the kernel, in microseconds.
+            system: u64 = DURATION, "microseconds in the kernel";
+            /// Faults that needed no device.
+            minor: u64 = NUMBER.within(MAX_DURATION - 1, "too many faults"), "minor faults";
+            /// Faults that waited for a device.
+            major: u32 = NUMBER, "major faults";
+            /// Switches to another task because this one waited.
+            waits: u32 = NUMBER, "waits";
+            /// Switches to another task although this one could have gone on.
+            preempted: u32 = NUMBER, "preemptions";
+        } -> [user "user-us", system "system-us", minor, major, waits, preempted]
+
+        /// The object that an area shows.
+        Mapped = 0x0e0f "mapped" {
+            /// Kind of object.
+            object: Object = byte("an unknown object"), "byte object";
+            /// Its name without a path, if the person who recorded wanted names.
+            name: Option<Text> = NUMBER, "*text* name, without slashes";
+            /// First page.
+            start: u64,
+            /// Length.
+            pages: u64 = RANGE, "page; pages";
+        } -> [start: Page, pages, object, name]
+
+        /// The process has this runtime or allocator.
+        Runtime = 0x0e10 "runtime" (
+            /// Which.
+            runtime: Runtime = byte("an unknown runtime"), "byte";
+        ) -> [runtime]
+
+        /// The function that caused faults of the task, or makes a call. The note stands behind the
+        /// fault that was sampled, and before the call.
+        Caller = 0x0e11 "caller" {
+            /// The work.
+            cause: Cause = byte("an unknown call"), "byte 0 for faults, else the call plus 1";
+            /// How many of such events the note stands for: more than 1 if callers were sampled.
+            events: u64 = NUMBER.within(MAX_DURATION - 1, "a caller of no or too many events").at_least(1),
+                "number events, at least 1";
+            /// The place in the program. `None` if it could not be found.
+            place: Option<PlaceId> = NUMBER, "number of the place plus 1, 0 if unknown";
+            /// Page of the fault, or first page of the call's range; 0 for calls without one.
+            page: u64 = Page, "page";
+        } -> [cause "of", page: Page, events, place]
+
+        /// About so many nanoseconds of each call's time were spent in the recorder's stops.
+        StopCost = 0x0e12 "stop-cost" {
+            /// Nanoseconds a call.
+            nanos: u64 = DURATION, "number nanoseconds";
+        } -> [nanos "ns"]
+    }
 }
 
 impl Note {
+    /// Returns the name of the note: `stop-cost`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.row().1
+    }
+
+    pub(crate) const fn code(&self) -> u16 {
+        self.row().0
+    }
+
     /// Returns the note without names of files and functions, for a trace that is given to others.
     /// `None` if nothing else is in it.
     #[must_use]

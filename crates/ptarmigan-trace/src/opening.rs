@@ -135,15 +135,7 @@ fn part(kind: &Kind) -> Option<Opening> {
         | Kind::Touched { .. }
         | Kind::Truth { .. }
         | Kind::Note(_) => Some(Opening::State),
-        Kind::Clone { .. }
-        | Kind::Fault { .. }
-        | Kind::Exec { .. }
-        | Kind::Exit { .. }
-        | Kind::Mremap { .. }
-        | Kind::LockAll { .. }
-        | Kind::TlbFlush { .. }
-        | Kind::Idle
-        | Kind::Failed { .. } => None,
+        _ => None,
     }
 }
 

@@ -1,13 +1,10 @@
 //! Reading of traces, event by event.
 use crate::hash::HashReader;
 use crate::header::read_up_to;
-use crate::row::{self, END, MAX_PAGE, MORE, NEW_CPU, NEW_TASK, SLOT_SHIFT, more, unzigzag};
+use crate::row::{self, END, MORE, NEW_CPU, NEW_TASK, SLOT_SHIFT, more};
 use crate::tasks::{self, Tasks};
-use crate::{
-    AreaKind, Call, Cause, CloneKind, Event, FailedCall, FaultFlags, Header, Kind, Locking, MAX_TEXT,
-    MapFlags, Name, Note, Object, Place, PlaceId, Prot, ReadError, Runtime, Sampled, Summary, Symbols, Text,
-    summary,
-};
+use crate::wire::{Bad, MAX_PAGE, NUMBER, Row, Source, unzigzag};
+use crate::{Event, Header, Kind, MAX_TEXT, Place, ReadError, Summary, Symbols, summary};
 use std::io::{BufRead, ErrorKind, Read};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -47,19 +44,6 @@ pub struct Reader<R: BufRead> {
 
 /// The rows are not those that the trailer counts.
 const OTHER_COUNTS: &str = "the trailer counts other events";
-
-/// Why a row cannot be read, without the place.
-enum Bad {
-    Read(std::io::Error),
-    End,
-    What(&'static str),
-}
-
-impl From<&'static str> for Bad {
-    fn from(what: &'static str) -> Self {
-        Self::What(what)
-    }
-}
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header; the iterator reads the events. `input` may be a pipe, as the reader does
@@ -238,86 +222,17 @@ impl<R: BufRead> Reader<R> {
             self.current[usize::from(cpu)] = task;
         }
         let slot = usize::from(tag >> SLOT_SHIFT);
-        let kind = match tag & 15 {
-            0 => {
-                let flags = FaultFlags(self.byte()?);
-                let (page, _) = self.page(task, slot, false)?;
-                Kind::Fault { page, flags }
-            }
-            1 => {
-                let kind = match self.byte()? {
-                    0 => CloneKind::Fork,
-                    1 => CloneKind::Vfork,
-                    2 => CloneKind::Share,
-                    _ => return Err("an unknown kind of clone".into()),
-                };
-                Kind::Clone { child: self.tasks.count(), kind }
-            }
-            2 => {
-                let stack_end = self.number()?;
-                let arg_pages = u32::try_from(self.number()?).map_err(|_| "too many argument pages")?;
-                Kind::Exec { stack_end, arg_pages }
-            }
-            3 => {
-                let bits = self.byte()?;
-                let kind = match bits >> 3 {
-                    0 => AreaKind::File,
-                    1 => AreaKind::Anon,
-                    2 => AreaKind::Stack,
-                    3 => AreaKind::Special,
-                    _ => return Err("an unknown kind of area".into()),
-                };
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Area { start, pages, prot: Prot(bits & 7), kind }
-            }
-            4 => Kind::Exit { last: self.bool()? },
-            5 => {
-                let prot = Prot(self.byte()?);
-                let flags = MapFlags(u16::try_from(self.number()?).map_err(|_| "unknown flags")?);
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Mmap { start, pages, prot, flags }
-            }
-            6 => {
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Munmap { start, pages }
-            }
-            7 => Kind::Brk { end: self.page(task, slot, false)?.0 },
-            8 => {
-                let (from, old_pages) = self.page(task, slot, true)?;
-                let keep = self.bool()?;
-                let to = from.wrapping_add_signed(unzigzag(self.number()?));
-                Kind::Mremap { from, old_pages, to, new_pages: self.number()?, keep }
-            }
-            9 => {
-                let prot = Prot(self.byte()?);
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Mprotect { start, pages, prot }
-            }
-            10 => {
-                let advice = u16::try_from(self.number()?).map_err(|_| "an unknown advice")?;
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Madvise { start, pages, advice }
-            }
-            11 => {
-                let reason = self.byte()?;
-                Kind::TlbFlush { pages: self.number()?, reason }
-            }
-            12 => Kind::Idle,
-            13 => {
-                let at = match self.byte()? {
-                    0 => Sampled::Exit,
-                    1 => Sampled::Exec,
-                    _ => return Err("an unknown kind of sample".into()),
-                };
-                let tables = u32::try_from(self.number()?).map_err(|_| "too many tables")?;
-                Kind::Truth { tables, at }
-            }
+        let code = match tag & 15 {
             MORE if self.header.version > 1 => {
                 let what = what.map_or_else(|| self.byte(), Ok)?;
-                self.more(what, task, slot)?
+                if what >= more::V3 && self.header.version < 3 {
+                    return Err("an unknown kind of event".into());
+                }
+                u16::from_be_bytes([MORE, what])
             }
-            _ => return Err("an unknown kind of event".into()),
+            kind => kind.into(),
         };
+        let kind = Kind::get(code, &mut Fields { reader: self, code, task, slot })?;
         let event = Event { task, cpu, kind };
         if self.header.version == 1 {
             row::check_v1(&event)?;
@@ -335,7 +250,7 @@ impl<R: BufRead> Reader<R> {
             return Err(OTHER_COUNTS.into());
         }
         self.seen.events += 1;
-        self.seen.by_kind[row::kind_index(&kind)] += 1;
+        self.seen.by_kind[usize::from(tag & 15)] += 1;
         Ok(Some(event))
     }
 
@@ -366,127 +281,12 @@ impl<R: BufRead> Reader<R> {
             let text = std::str::from_utf8(&bytes).map_err(|_| "a symbol's name that is not UTF-8")?;
             self.symbols.add_text(text)?;
         } else {
-            let [function, module, file] = [self.optional()?, self.optional()?, self.optional()?];
-            let line = self.small()?;
-            let caller = self.optional()?.map(PlaceId);
-            let [function, module, file] = [function, module, file].map(|t| t.map(Text));
+            let fields = &mut Fields { reader: self, code: 0, task: 0, slot: 0 };
+            let (function, module) = (NUMBER.get(fields)?, NUMBER.get(fields)?);
+            let (file, line, caller) = (NUMBER.get(fields)?, NUMBER.get(fields)?, NUMBER.get(fields)?);
             self.symbols.add_place(Place { function, module, file, line, caller })?;
         }
         Ok(())
-    }
-
-    fn small(&mut self) -> Result<u32, Bad> {
-        u32::try_from(self.number()?).map_err(|_| "a number of more than 32 bits".into())
-    }
-
-    /// Reads a number that is written one higher, as 0 stands for none.
-    fn optional(&mut self) -> Result<Option<u32>, Bad> {
-        Ok(self.small()?.checked_sub(1))
-    }
-
-    /// Reads the fields of a note. `what` is the second byte of its row.
-    #[cold]
-    fn note(&mut self, what: u8, task: u32, slot: usize) -> Result<Note, Bad> {
-        Ok(match what {
-            more::TOOK => {
-                let call = Call::ALL.get(usize::from(self.byte()?)).copied().ok_or("an unknown call")?;
-                Note::Took { call, nanos: self.number()?, away: self.number()? }
-            }
-            more::USED => Note::Used {
-                user: self.number()?,
-                system: self.number()?,
-                minor: self.number()?,
-                major: self.small()?,
-                waits: self.small()?,
-                preempted: self.small()?,
-            },
-            more::MAPPED => {
-                let object =
-                    Object::ALL.get(usize::from(self.byte()?)).copied().ok_or("an unknown object")?;
-                let name = self.optional()?.map(Text);
-                let (start, pages) = self.page(task, slot, true)?;
-                Note::Mapped { start, pages, object, name }
-            }
-            more::RUNTIME => {
-                let runtime = Runtime::ALL.get(usize::from(self.byte()?)).copied();
-                Note::Runtime(runtime.ok_or("an unknown runtime")?)
-            }
-            more::CALLER => {
-                let cause = Cause::from_code(self.byte()?).ok_or("an unknown call")?;
-                let (events, place) = (self.number()?, self.optional()?.map(PlaceId));
-                let (page, _) = self.page(task, slot, false)?;
-                Note::Caller { cause, page, events, place }
-            }
-            more::STOP_COST => Note::StopCost { nanos: self.number()? },
-            _ => return Err("an unknown kind of event".into()),
-        })
-    }
-
-    /// Reads the fields of a kind that formats 2 and 3 have added. `what` is the second byte of its
-    /// row.
-    fn more(&mut self, what: u8, task: u32, slot: usize) -> Result<Kind, Bad> {
-        Ok(match what {
-            more::LOCK => {
-                let how = Locking(self.byte()?);
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Lock { start, pages, how }
-            }
-            more::LOCK_ALL => Kind::LockAll { how: Locking(self.byte()?) },
-            more::STACK_LIMIT => Kind::StackLimit { pages: self.number()? },
-            more::NAME => Kind::Name(self.name()?),
-            more::PID => {
-                Kind::Pid(u32::try_from(self.number()?).map_err(|_| "a process number of more than 32 bits")?)
-            }
-            more::TOUCHED => {
-                let flags = FaultFlags(self.byte()?);
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Touched { start, pages, flags }
-            }
-            more::FAILED_MPROTECT => {
-                let (errno, prot) = (self.byte()?, Prot(self.byte()?));
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Failed { errno, call: FailedCall::Mprotect { start, pages, prot } }
-            }
-            more::FAILED_MADVISE => {
-                let errno = self.byte()?;
-                let advice = u16::try_from(self.number()?).map_err(|_| "an unknown advice")?;
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Failed { errno, call: FailedCall::Madvise { start, pages, advice } }
-            }
-            more::FAILED_LOCK => {
-                let (errno, how) = (self.byte()?, Locking(self.byte()?));
-                let (start, pages) = self.page(task, slot, true)?;
-                Kind::Failed { errno, call: FailedCall::Lock { start, pages, how } }
-            }
-            more::FAILED_MREMAP => {
-                let errno = self.byte()?;
-                let (start, pages) = self.page(task, slot, true)?;
-                let keep = self.bool()?;
-                let to = start.wrapping_add_signed(unzigzag(self.number()?));
-                Kind::Failed { errno, call: FailedCall::Mremap { start, pages, to, keep } }
-            }
-            _ if what >= more::V3 && self.header.version > 2 => Kind::Note(self.note(what, task, slot)?),
-            _ => return Err("an unknown kind of event".into()),
-        })
-    }
-
-    fn name(&mut self) -> Result<Name, Bad> {
-        let len = usize::from(self.byte()?);
-        let mut bytes = [0; Name::MOST];
-        for byte in bytes.get_mut(..len).ok_or("the name of a program that is too long")? {
-            *byte = self.byte()?;
-        }
-        let text = std::str::from_utf8(&bytes[..len]).map_err(|_| "the name of a program is not UTF-8")?;
-        let name = Name::new(text);
-        if name.as_str() == text { Ok(name) } else { Err("the name of a program is not one".into()) }
-    }
-
-    fn bool(&mut self) -> Result<bool, Bad> {
-        match self.byte()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err("a flag that is neither 0 nor 1".into()),
-        }
     }
 
     /// Reads on from the end mark: the end of the frame, then the trailer, then no more.
@@ -560,3 +360,36 @@ impl<R: BufRead> Iterator for Reader<R> {
 }
 
 impl<R: BufRead> std::iter::FusedIterator for Reader<R> {}
+
+/// The fields of the row that is being read.
+struct Fields<'a, R: BufRead> {
+    reader: &'a mut Reader<R>,
+    code: u16,
+    task: u32,
+    slot: usize,
+}
+
+impl<R: BufRead> Source for Fields<'_, R> {
+    fn code(&self) -> u16 {
+        self.code
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Result<u8, Bad> {
+        self.reader.byte()
+    }
+
+    #[inline]
+    fn number(&mut self) -> Result<u64, Bad> {
+        self.reader.number()
+    }
+
+    #[inline]
+    fn page(&mut self, with_len: bool) -> Result<(u64, u64), Bad> {
+        self.reader.page(self.task, self.slot, with_len)
+    }
+
+    fn next_task(&self) -> u32 {
+        self.reader.tasks.count()
+    }
+}

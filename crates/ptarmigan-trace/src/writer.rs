@@ -1,8 +1,9 @@
 //! Writing of traces, event by event.
 use crate::hash::HashWriter;
-use crate::row::{self, END, NEW_CPU, NEW_TASK, SLOT_SHIFT, more, zigzag};
-use crate::tasks::{self, Tasks};
-use crate::{Event, FailedCall, Header, Kind, Note, Place, PlaceId, Summary, Symbols, Text, WriteError};
+use crate::row::{self, END, NEW_CPU, NEW_TASK, SLOT_SHIFT, more};
+use crate::tasks::Tasks;
+use crate::wire::{Plain, Row, Sink, zigzag};
+use crate::{Event, Header, Kind, Place, PlaceId, Summary, Symbols, Text, WriteError};
 use std::io::{self, Write};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -14,8 +15,7 @@ const PIECE: usize = 1 << 16;
 /// The trace is complete only after [`finish`](Self::finish).
 pub struct Writer<W: Write> {
     out: zstd::Encoder<'static, HashWriter<W>>,
-    rows: Vec<u8>,
-    tasks: Tasks,
+    sink: Sink,
     symbols: Symbols,
     cpus: u16,
     cpu: u16,
@@ -46,8 +46,7 @@ impl<W: Write> Writer<W> {
         }
         Ok(Self {
             out,
-            rows: Vec::with_capacity(PIECE + 128),
-            tasks: Tasks::new(),
+            sink: Sink { rows: Vec::with_capacity(PIECE + 128), tasks: Tasks::new(), task: 0, slot: 0 },
             symbols: Symbols::default(),
             cpus: header.cpus,
             cpu: 0,
@@ -76,8 +75,8 @@ impl<W: Write> Writer<W> {
             return Err(WriteError::Invalid { event: self.summary.events, what });
         }
         if micros != self.time {
-            self.rows.extend([row::MORE, more::TIME]);
-            self.number(micros - self.time);
+            self.sink.rows.extend([row::MORE, more::TIME]);
+            self.sink.number(micros - self.time);
             self.time = micros;
         }
         Ok(())
@@ -94,9 +93,9 @@ impl<W: Write> Writer<W> {
             return Ok(number);
         }
         let number = self.symbols.add_text(text).map_err(|what| self.invalid(what))?;
-        self.rows.extend([row::MORE, more::TEXT]);
-        self.number(text.len() as u64);
-        self.rows.extend(text.as_bytes());
+        self.sink.rows.extend([row::MORE, more::TEXT]);
+        self.sink.number(text.len() as u64);
+        self.sink.rows.extend(text.as_bytes());
         Ok(number)
     }
 
@@ -109,12 +108,12 @@ impl<W: Write> Writer<W> {
             return Ok(number);
         }
         let number = self.symbols.add_place(place).map_err(|what| self.invalid(what))?;
-        self.rows.extend([row::MORE, more::PLACE]);
+        self.sink.rows.extend([row::MORE, more::PLACE]);
         for text in [place.function, place.module, place.file] {
-            self.optional(text.map(|t| t.0));
+            self.sink.number(text.number());
         }
-        self.number(u64::from(place.line));
-        self.optional(place.caller.map(|p| p.0));
+        self.sink.number(u64::from(place.line));
+        self.sink.number(place.caller.number());
         Ok(number)
     }
 
@@ -128,182 +127,43 @@ impl<W: Write> Writer<W> {
     /// [`WriteError::Invalid`] if a reader would reject the event at this point; it is not written,
     /// and the trace can continue. [`WriteError::Io`] if the output fails.
     pub fn event(&mut self, e: &Event) -> Result<(), WriteError> {
-        row::check(e, self.cpus, &self.tasks, &self.symbols)
+        row::check(e, self.cpus, &self.sink.tasks, &self.symbols)
             .map_err(|what| WriteError::Invalid { event: self.summary.events, what })?;
-        let tag_at = self.rows.len();
-        let kind = row::kind_index(&e.kind);
+        let tag_at = self.sink.rows.len();
+        let (code, kind) = (e.kind.code(), row::kind_index(&e.kind));
         let mut tag = kind as u8;
-        self.rows.push(0);
+        self.sink.rows.push(0);
         if e.cpu != self.cpu {
             tag |= NEW_CPU;
             self.cpu = e.cpu;
-            self.number(u64::from(e.cpu));
+            self.sink.number(u64::from(e.cpu));
         }
         let last = std::mem::replace(&mut self.current[usize::from(e.cpu)], e.task);
         if e.task != last {
             tag |= NEW_TASK;
-            self.number(zigzag(i64::from(e.task) - i64::from(last)));
+            self.sink.number(zigzag(i64::from(e.task) - i64::from(last)));
         }
-        let slot = match e.kind {
-            Kind::Fault { page, flags } => {
-                self.rows.push(flags.0);
-                self.page(e.task, page, 0)
-            }
-            Kind::Clone { kind, .. } => {
-                self.rows.push(kind as u8);
-                self.tasks.add(e.task);
+        self.sink.task = e.task;
+        self.sink.slot = 0;
+        if code >> 8 != 0 {
+            self.sink.rows.push(code as u8);
+        }
+        e.kind.put(&mut self.sink);
+        match e.kind {
+            Kind::Clone { .. } => {
+                self.sink.tasks.add(e.task);
                 self.summary.tasks += 1;
-                0
             }
-            Kind::Exec { stack_end, arg_pages } => {
-                self.number(stack_end);
-                self.number(u64::from(arg_pages));
-                0
-            }
-            Kind::Area { start, pages, prot, kind } => {
-                self.rows.push(prot.0 | (kind as u8) << 3);
-                self.range(e.task, start, pages)
-            }
-            Kind::Exit { last } => {
-                self.rows.push(u8::from(last));
-                self.tasks.remove(e.task);
-                0
-            }
-            Kind::Mmap { start, pages, prot, flags } => {
-                self.rows.push(prot.0);
-                self.number(u64::from(flags.0));
-                self.range(e.task, start, pages)
-            }
-            Kind::Munmap { start, pages } => self.range(e.task, start, pages),
-            Kind::Brk { end } => self.page(e.task, end, 0),
-            Kind::Mremap { from, old_pages, to, new_pages, keep } => {
-                let slot = self.range(e.task, from, old_pages);
-                self.rows.push(u8::from(keep));
-                self.number(zigzag(to.wrapping_sub(from) as i64));
-                self.number(new_pages);
-                slot
-            }
-            Kind::Mprotect { start, pages, prot } => {
-                self.rows.push(prot.0);
-                self.range(e.task, start, pages)
-            }
-            Kind::Madvise { start, pages, advice } => {
-                self.number(u64::from(advice));
-                self.range(e.task, start, pages)
-            }
-            Kind::TlbFlush { pages, reason } => {
-                self.rows.push(reason);
-                self.number(pages);
-                0
-            }
-            Kind::Idle => 0,
-            Kind::Truth { tables, at } => {
-                self.rows.push(at as u8);
-                self.number(u64::from(tables));
-                0
-            }
-            Kind::Lock { start, pages, how } => {
-                self.rows.extend([more::LOCK, how.0]);
-                self.range(e.task, start, pages)
-            }
-            Kind::LockAll { how } => {
-                self.rows.extend([more::LOCK_ALL, how.0]);
-                0
-            }
-            Kind::StackLimit { pages } => {
-                self.rows.push(more::STACK_LIMIT);
-                self.number(pages);
-                0
-            }
-            Kind::Name(name) => {
-                self.rows.extend([more::NAME, name.as_str().len() as u8]);
-                self.rows.extend(name.as_str().as_bytes());
-                0
-            }
-            Kind::Pid(pid) => {
-                self.rows.push(more::PID);
-                self.number(u64::from(pid));
-                0
-            }
-            Kind::Touched { start, pages, flags } => {
-                self.rows.extend([more::TOUCHED, flags.0]);
-                self.range(e.task, start, pages)
-            }
-            Kind::Failed { errno, call } => self.failed(e.task, errno, call),
-            Kind::Note(note) => self.note(e.task, note),
-        };
-        self.rows[tag_at] = tag | (slot as u8) << SLOT_SHIFT;
+            Kind::Exit { .. } => self.sink.tasks.remove(e.task),
+            _ => {}
+        }
+        self.sink.rows[tag_at] = tag | (self.sink.slot as u8) << SLOT_SHIFT;
         self.summary.events += 1;
         self.summary.by_kind[kind] += 1;
-        if self.rows.len() >= PIECE {
+        if self.sink.rows.len() >= PIECE {
             self.pass()?;
         }
         Ok(())
-    }
-
-    /// Writes the fields of a call that failed. Returns the slot of its page.
-    fn failed(&mut self, task: u32, errno: u8, call: FailedCall) -> usize {
-        match call {
-            FailedCall::Mprotect { start, pages, prot } => {
-                self.rows.extend([more::FAILED_MPROTECT, errno, prot.0]);
-                self.range(task, start, pages)
-            }
-            FailedCall::Madvise { start, pages, advice } => {
-                self.rows.extend([more::FAILED_MADVISE, errno]);
-                self.number(u64::from(advice));
-                self.range(task, start, pages)
-            }
-            FailedCall::Lock { start, pages, how } => {
-                self.rows.extend([more::FAILED_LOCK, errno, how.0]);
-                self.range(task, start, pages)
-            }
-            FailedCall::Mremap { start, pages, to, keep } => {
-                self.rows.extend([more::FAILED_MREMAP, errno]);
-                let slot = self.range(task, start, pages);
-                self.rows.push(u8::from(keep));
-                self.number(zigzag(to.wrapping_sub(start) as i64));
-                slot
-            }
-        }
-    }
-
-    /// Writes the fields of a note. Returns the slot of its page.
-    fn note(&mut self, task: u32, note: Note) -> usize {
-        match note {
-            Note::Took { call, nanos, away } => {
-                self.rows.extend([more::TOOK, call as u8]);
-                self.number(nanos);
-                self.number(away);
-            }
-            Note::Used { user, system, minor, major, waits, preempted } => {
-                self.rows.push(more::USED);
-                for n in [user, system, minor, major.into(), waits.into(), preempted.into()] {
-                    self.number(n);
-                }
-            }
-            Note::Mapped { start, pages, object, name } => {
-                self.rows.extend([more::MAPPED, object as u8]);
-                self.optional(name.map(|t| t.0));
-                return self.range(task, start, pages);
-            }
-            Note::Runtime(runtime) => self.rows.extend([more::RUNTIME, runtime as u8]),
-            Note::Caller { cause, page, events, place } => {
-                self.rows.extend([more::CALLER, cause.code()]);
-                self.number(events);
-                self.optional(place.map(|p| p.0));
-                return self.page(task, page, 0);
-            }
-            Note::StopCost { nanos } => {
-                self.rows.push(more::STOP_COST);
-                self.number(nanos);
-            }
-        }
-        0
-    }
-
-    /// Writes a number one higher, as 0 stands for none.
-    fn optional(&mut self, number: Option<u32>) {
-        self.number(number.map_or(0, |n| u64::from(n) + 1));
     }
 
     /// Sets the number of programs that ran and were not recorded. The trailer has it.
@@ -316,7 +176,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If the output fails.
     pub fn finish(mut self, lost: u64) -> Result<(W, Summary), WriteError> {
-        self.rows.push(END);
+        self.sink.rows.push(END);
         self.pass()?;
         let mut out = self.out.finish()?;
         self.summary.lost = lost;
@@ -327,38 +187,9 @@ impl<W: Write> Writer<W> {
     }
 
     fn pass(&mut self) -> io::Result<()> {
-        self.out.write_all(&self.rows)?;
-        self.summary.row_bytes += self.rows.len() as u64;
-        self.rows.clear();
+        self.out.write_all(&self.sink.rows)?;
+        self.summary.row_bytes += self.sink.rows.len() as u64;
+        self.sink.rows.clear();
         Ok(())
-    }
-
-    fn number(&mut self, mut v: u64) {
-        while v >= 0x80 {
-            self.rows.push(v as u8 | 0x80);
-            v >>= 7;
-        }
-        self.rows.push(v as u8);
-    }
-
-    /// Writes the distance of a page from the nearest remembered one. Returns which one that was.
-    fn page(&mut self, task: u32, page: u64, pages: u64) -> usize {
-        let Some(near) = self.tasks.near(task) else { return 0 };
-        let mut best = (0, u64::MAX);
-        for (slot, n) in near.iter().enumerate() {
-            if page.abs_diff(*n) < best.1 {
-                best = (slot, page.abs_diff(*n));
-            }
-        }
-        let delta = page.wrapping_sub(near[best.0]) as i64;
-        tasks::remember(near, best.0, best.1, page + pages);
-        self.number(zigzag(delta));
-        best.0
-    }
-
-    fn range(&mut self, task: u32, start: u64, pages: u64) -> usize {
-        let slot = self.page(task, start, pages);
-        self.number(pages);
-        slot
     }
 }

@@ -1,13 +1,22 @@
 //! The shipped recordings can be read, and no event was lost.
-use ptarmigan_trace::{Kind, Method, TraceFile};
-use std::path::Path;
+#[allow(dead_code)] // Other tests put parts together.
+#[path = "harness/forge.rs"]
+mod forge;
+
+use ptarmigan_trace::{Kind, Method, TraceFile, Writer};
+use std::path::{Path, PathBuf};
+
+const NAMES: [&str; 5] = ["compile", "configure", "rustc", "forkbig", "fixture"];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(name).with_extension("ptrace")
+}
 
 #[test]
 fn shipped_traces_are_whole() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let mut total = 0;
-    for name in ["compile", "configure", "rustc", "forkbig", "fixture"] {
-        let file = TraceFile::open(dir.join(name).with_extension("ptrace")).expect(name);
+    for name in NAMES {
+        let file = TraceFile::open(path(name)).expect(name);
         let summary = *file.summary();
         total += file.bytes();
         assert!(file.bytes() <= 2 << 20, "{name} is too large for the repository");
@@ -30,4 +39,24 @@ fn shipped_traces_are_whole() {
         assert!(matches!(first, Some(Kind::Exec { .. })), "{name} starts with its program");
     }
     assert!(total <= 8 << 20);
+}
+
+#[test]
+fn shipped_traces_are_written_again_as_the_same_rows() {
+    for name in NAMES {
+        let trace = std::fs::read(path(name)).expect(name);
+        let file = TraceFile::open(path(name)).expect(name);
+        let (header, summary) = (file.header().clone(), *file.summary());
+        let mut writer = Writer::new(Vec::new(), &header, 1).expect("a header that was read");
+        let mut events = file.events().expect(name);
+        while let Some(event) = events.next() {
+            writer.time(events.time()).expect("times that were read");
+            writer.event(&event.expect(name)).expect("an event that was read");
+        }
+        assert!(events.symbols().is_empty(), "{name} has no names of functions");
+        let (again, counts) = writer.finish(summary.lost).expect("memory takes everything");
+        assert_eq!(counts, summary, "{name}");
+        let rows = |trace: &[u8]| forge::parts(trace, &summary).rows;
+        assert!(rows(&again) == rows(&trace), "{name}");
+    }
 }

@@ -1,5 +1,4 @@
 //! Counts the contents of a trace.
-use super::events;
 use indicatif::ProgressBar;
 use ptarmigan_replay::account::{Account, Programs, TimesReport};
 use ptarmigan_replay::flushes::{FlushSurvey, LinuxFlushes};
@@ -196,7 +195,7 @@ pub fn report(path: &Path) -> Result<Inspection, ReadError> {
         page_bytes: 1 << header.page_shift,
         cpus: header.cpus,
         events: summary.events,
-        by_kind: events::NAMES.iter().map(|name| (*name, 0)).collect(),
+        by_kind: Kind::names().map(|name| (name, 0)).collect(),
         lost: summary.lost,
         tasks: summary.tasks,
         processes: 1,
@@ -255,7 +254,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
             *r.by_kind.entry(CLONE).or_default() -= 1;
         }
         if opening.is_none() {
-            *r.by_kind.entry(events::kind_name(&e.kind)).or_default() += 1;
+            *r.by_kind.entry(e.kind.name()).or_default() += 1;
         }
         let happened = u64::from(opening.is_none());
         let space = space_of.get(&e.task).copied().unwrap_or(0);

@@ -4,10 +4,8 @@
 //! counts from 0; the time is in milliseconds since the recording began, `-` in a trace without
 //! times. Addresses are page numbers in hexadecimal. Later versions may append fields.
 use crate::csv;
-use ptarmigan_trace::{
-    AreaKind, Cause, CloneKind, Event, FailedCall, FaultFlags, KIND_NAMES, Kind, Locking, MapFlags, Note,
-    Place, PlaceId, Prot, Sampled, Symbols, kind_index,
-};
+use ptarmigan_trace::{Event, Place, PlaceId, Symbols, Value};
+use std::convert::Infallible;
 use std::fmt::{self, Display, Formatter};
 
 /// One event as a line, without its end.
@@ -22,121 +20,41 @@ pub struct Line<'a> {
     pub symbols: &'a Symbols,
 }
 
-/// A set of flags by their names, separated by commas.
-struct Names<'a>(u64, &'a [(u64, &'a str)]);
+/// The value of a field, in one word.
+struct Word<'a>(Value, &'a Symbols);
 
-impl Display for Names<'_> {
+impl Display for Word<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut between = "";
-        for (bit, name) in self.1.iter().filter(|(bit, _)| self.0 & bit != 0) {
-            let _ = bit;
-            write!(f, "{between}{name}")?;
-            between = ",";
+        match self.0 {
+            Value::Page(page) => write!(f, "{page:#x}"),
+            Value::Number(number) => number.fmt(f),
+            Value::Flag(flag) => flag.fmt(f),
+            Value::Word(word) => word.replace(' ', "-").fmt(f),
+            Value::Set(set, names) => {
+                let mut between = "";
+                for (_, name) in names.iter().filter(|(bit, _)| set & bit != 0) {
+                    write!(f, "{between}{name}")?;
+                    between = ",";
+                }
+                if between.is_empty() { f.write_str("-") } else { Ok(()) }
+            }
+            Value::Place(Some(place)) => stack(f, place, self.1),
+            Value::Place(None) => f.write_str("-"),
+            Value::Name(_) | Value::Text(_) => Ok(()),
         }
-        if between.is_empty() { f.write_str("-") } else { Ok(()) }
     }
 }
 
-fn prot(prot: Prot) -> Names<'static> {
-    Names(u64::from(prot.0), &[(1, "read"), (2, "write"), (4, "exec")])
-}
-
-fn locking(how: Locking) -> Names<'static> {
-    Names(u64::from(how.0), &[(1, "now"), (2, "future"), (4, "on-fault"), (8, "later")])
-}
-
-fn map_flags(flags: MapFlags) -> Names<'static> {
-    const NAMES: [(u64, &str); 13] = [
-        (MapFlags::SHARED as u64, "shared"),
-        (MapFlags::ANON as u64, "anon"),
-        (MapFlags::POPULATE as u64, "populate"),
-        (MapFlags::GROWSDOWN as u64, "growsdown"),
-        (MapFlags::FIXED as u64, "fixed"),
-        (MapFlags::LOCKED as u64, "locked"),
-        (MapFlags::NORESERVE as u64, "noreserve"),
-        (MapFlags::HUGE_ONLY as u64, "hugetlb"),
-        (MapFlags::NO_HUGE as u64, "nohuge"),
-        (MapFlags::DROPPABLE as u64, "droppable"),
-        (MapFlags::ALONE as u64, "alone"),
-        (MapFlags::SEGMENT as u64, "segment"),
-        (MapFlags::LATER as u64, "later"),
-    ];
-    Names(u64::from(flags.0), &NAMES)
-}
-
-fn fault_flags(flags: FaultFlags) -> Names<'static> {
-    const NAMES: [(u64, &str); 6] = [
-        (FaultFlags::PRESENT as u64, "present"),
-        (FaultFlags::WRITE as u64, "write"),
-        (FaultFlags::USER as u64, "user"),
-        (FaultFlags::REFUSED as u64, "refused"),
-        (FaultFlags::EXEC as u64, "exec"),
-        (FaultFlags::READ as u64, "read"),
-    ];
-    Names(u64::from(flags.0), &NAMES)
-}
-
-/// The names of all kinds.
-pub const NAMES: [&str; 27] = [
-    "fault",
-    "clone",
-    "exec",
-    "area",
-    "exit",
-    "mmap",
-    "munmap",
-    "brk",
-    "mremap",
-    "mprotect",
-    "madvise",
-    "tlb-flush",
-    "idle",
-    "truth",
-    "lock",
-    "lock-all",
-    "stack-limit",
-    "name",
-    "pid",
-    "touched",
-    "failed",
-    "took",
-    "used",
-    "mapped",
-    "runtime",
-    "caller",
-    "stop-cost",
-];
-
-/// The name of a kind, as `--kind` takes it.
-pub fn kind_name(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Lock { .. } => "lock",
-        Kind::LockAll { .. } => "lock-all",
-        Kind::StackLimit { .. } => "stack-limit",
-        Kind::Name(_) => "name",
-        Kind::Pid(_) => "pid",
-        Kind::Touched { .. } => "touched",
-        Kind::Failed { .. } => "failed",
-        Kind::Note(Note::Took { .. }) => "took",
-        Kind::Note(Note::Used { .. }) => "used",
-        Kind::Note(Note::Mapped { .. }) => "mapped",
-        Kind::Note(Note::Runtime(_)) => "runtime",
-        Kind::Note(Note::Caller { .. }) => "caller",
-        Kind::Note(Note::StopCost { .. }) => "stop-cost",
-        kind => KIND_NAMES[kind_index(kind)],
+impl<'a> Word<'a> {
+    /// Returns the text of a value that the recorded program has chosen. `None` if it has none.
+    fn foreign(&'a self) -> Option<&'a str> {
+        match &self.0 {
+            Value::Name(name) => Some(name.as_str()),
+            Value::Text(text) => Some(text.map_or("", |text| self.1.text(text))),
+            _ => None,
+        }
     }
 }
-
-/// The value of a field.
-enum Value<'a> {
-    /// A number, an address, or words of this command.
-    Own(&'a dyn Display),
-    /// Text that the recorded program has chosen.
-    Foreign(&'a str),
-}
-
-/// Takes the fields of an event, one by one.
-type Put<'p> = dyn FnMut(&'static str, Value<'_>) -> fmt::Result + 'p;
 
 impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -146,60 +64,27 @@ impl Display for Line<'_> {
             Some(micros) => write!(f, "{}.{:03}", micros / 1000, micros % 1000)?,
             None => f.write_str("-")?,
         }
-        write!(f, " cpu={cpu} task={task} {}", kind_name(&kind))?;
-        fields(kind, self.symbols, &mut |name, value| match value {
-            Value::Own(value) => write!(f, " {name}={value}"),
-            Value::Foreign(text) => write!(f, " {name}={text:?}"),
+        write!(f, " cpu={cpu} task={task} {}", kind.name())?;
+        kind.fields(&mut |name, value| {
+            let word = Word(value, self.symbols);
+            match word.foreign() {
+                _ if value == Value::Text(None) => Ok(()),
+                Some(text) => write!(f, " {name}={text:?}"),
+                None => write!(f, " {name}={word}"),
+            }
         })
     }
 }
 
 /// The fields that events have, which are columns of a CSV file.
-const FIELDS: [&str; 38] = [
-    "page",
-    "start",
-    "pages",
-    "flags",
-    "prot",
-    "kind",
-    "child",
-    "how",
-    "stack-end",
-    "arg-pages",
-    "last",
-    "end",
-    "from",
-    "old-pages",
-    "to",
-    "new-pages",
-    "keep",
-    "advice",
-    "reason",
-    "tables",
-    "at",
-    "call",
-    "errno",
-    "ns",
-    "away-ns",
-    "user-us",
-    "system-us",
-    "minor",
-    "major",
-    "waits",
-    "preempted",
-    "object",
-    "name",
-    "pid",
-    "runtime",
-    "of",
-    "events",
-    "place",
-];
+const FIELDS: &str = "page start pages flags prot kind child how stack-end arg-pages last end from old-pages \
+    to new-pages keep advice reason tables at call errno ns away-ns user-us system-us minor \
+    major waits preempted object name pid runtime of events place";
 
 /// Returns the first line of a CSV file of events.
 pub fn csv_head() -> String {
     // The kind of an area is not the kind of its event.
-    let fields = FIELDS.map(|name| if name == "kind" { "area" } else { name });
+    let fields = FIELDS.split(' ').map(|name| if name == "kind" { "area" } else { name });
     let names = ["number", "ms", "cpu", "task", "kind"].into_iter().chain(fields);
     names.map(|name| name.replace('-', "_")).collect::<Vec<_>>().join(",")
 }
@@ -209,187 +94,31 @@ impl Line<'_> {
     pub fn csv(&self) -> String {
         let Event { task, cpu, kind } = self.event;
         let ms = self.time.map_or(String::new(), |micros| format!("{}.{:03}", micros / 1000, micros % 1000));
-        let mut cells: [String; FIELDS.len()] = std::array::from_fn(|_| String::new());
-        // The closure writes to strings, which take everything.
-        let _ = fields(kind, self.symbols, &mut |name, value| {
-            let at = FIELDS.iter().position(|field| *field == name);
+        let mut cells = vec![String::new(); FIELDS.split(' ').count()];
+        let _ = kind.fields::<Infallible>(&mut |name, value| {
+            let at = FIELDS.split(' ').position(|field| field == name);
             debug_assert!(at.is_some(), "{name} has a column");
             if let Some(cell) = at.and_then(|at| cells.get_mut(at)) {
-                *cell = match value {
-                    Value::Own(value) => {
-                        Some(value.to_string()).filter(|text| text != "-").unwrap_or_default()
-                    }
-                    Value::Foreign(text) => text.to_owned(),
+                let word = Word(value, self.symbols);
+                *cell = match word.foreign() {
+                    Some(text) => text.to_owned(),
+                    None => Some(word.to_string()).filter(|text| text != "-").unwrap_or_default(),
                 };
             }
             Ok(())
         });
-        let cells = cells.map(|cell| csv::foreign(&cell)).join(",");
-        format!("{},{ms},{cpu},{task},{},{cells}", self.number, kind_name(&kind))
+        let cells = cells.iter().map(|cell| csv::foreign(cell)).collect::<Vec<_>>().join(",");
+        format!("{},{ms},{cpu},{task},{},{cells}", self.number, kind.name())
     }
 }
 
-fn fields(kind: Kind, symbols: &Symbols, put: &mut Put<'_>) -> fmt::Result {
-    fn range(put: &mut Put<'_>, start: u64, pages: u64) -> fmt::Result {
-        put("start", Value::Own(&format_args!("{start:#x}")))?;
-        put("pages", Value::Own(&pages))
+/// Writes a place and the calls that led there.
+fn stack(f: &mut Formatter<'_>, place: PlaceId, symbols: &Symbols) -> fmt::Result {
+    for (at, place) in symbols.callers(place).enumerate() {
+        f.write_str(if at == 0 { "" } else { "<-" })?;
+        place_of(f, &place, symbols)?;
     }
-    match kind {
-        Kind::Fault { page, flags } => {
-            put("page", Value::Own(&format_args!("{page:#x}")))?;
-            put("flags", Value::Own(&fault_flags(flags)))
-        }
-        Kind::Clone { child, kind } => {
-            let how = match kind {
-                CloneKind::Fork => "fork",
-                CloneKind::Vfork => "vfork",
-                CloneKind::Share => "share",
-            };
-            put("child", Value::Own(&child))?;
-            put("how", Value::Own(&how))
-        }
-        Kind::Exec { stack_end, arg_pages } => {
-            put("stack-end", Value::Own(&format_args!("{stack_end:#x}")))?;
-            put("arg-pages", Value::Own(&arg_pages))
-        }
-        Kind::Area { start, pages, prot: p, kind } => {
-            range(put, start, pages)?;
-            let kind = match kind {
-                AreaKind::File => "file",
-                AreaKind::Anon => "anon",
-                AreaKind::Stack => "stack",
-                AreaKind::Special => "special",
-            };
-            put("prot", Value::Own(&prot(p)))?;
-            put("kind", Value::Own(&kind))
-        }
-        Kind::Exit { last } => put("last", Value::Own(&last)),
-        Kind::Mmap { start, pages, prot: p, flags } => {
-            range(put, start, pages)?;
-            put("prot", Value::Own(&prot(p)))?;
-            put("flags", Value::Own(&map_flags(flags)))
-        }
-        Kind::Munmap { start, pages } => range(put, start, pages),
-        Kind::Brk { end } => put("end", Value::Own(&format_args!("{end:#x}"))),
-        Kind::Mremap { from, old_pages, to, new_pages, keep } => {
-            put("from", Value::Own(&format_args!("{from:#x}")))?;
-            put("old-pages", Value::Own(&old_pages))?;
-            put("to", Value::Own(&format_args!("{to:#x}")))?;
-            put("new-pages", Value::Own(&new_pages))?;
-            put("keep", Value::Own(&keep))
-        }
-        Kind::Mprotect { start, pages, prot: p } => {
-            range(put, start, pages)?;
-            put("prot", Value::Own(&prot(p)))
-        }
-        Kind::Madvise { start, pages, advice } => {
-            range(put, start, pages)?;
-            put("advice", Value::Own(&advice))
-        }
-        Kind::TlbFlush { pages, reason } => {
-            put("pages", Value::Own(&pages))?;
-            put("reason", Value::Own(&reason))
-        }
-        Kind::Idle => Ok(()),
-        Kind::Truth { tables, at } => {
-            let at = match at {
-                Sampled::Exit => "exit",
-                Sampled::Exec => "exec",
-            };
-            put("tables", Value::Own(&tables))?;
-            put("at", Value::Own(&at))
-        }
-        Kind::Lock { start, pages, how } => {
-            range(put, start, pages)?;
-            put("how", Value::Own(&locking(how)))
-        }
-        Kind::LockAll { how } => put("how", Value::Own(&locking(how))),
-        Kind::StackLimit { pages } => put("pages", Value::Own(&pages)),
-        Kind::Name(name) => put("name", Value::Foreign(name.as_str())),
-        Kind::Pid(pid) => put("pid", Value::Own(&pid)),
-        Kind::Touched { start, pages, flags } => {
-            range(put, start, pages)?;
-            put("flags", Value::Own(&fault_flags(flags)))
-        }
-        Kind::Failed { errno, call } => {
-            let (start, pages) = call.range();
-            match call {
-                FailedCall::Mprotect { prot: p, .. } => {
-                    put("call", Value::Own(&"mprotect"))?;
-                    put("prot", Value::Own(&prot(p)))?;
-                }
-                FailedCall::Madvise { advice, .. } => {
-                    put("call", Value::Own(&"madvise"))?;
-                    put("advice", Value::Own(&advice))?;
-                }
-                FailedCall::Lock { how, .. } => {
-                    put("call", Value::Own(&"lock"))?;
-                    put("how", Value::Own(&locking(how)))?;
-                }
-                FailedCall::Mremap { to, keep, .. } => {
-                    put("call", Value::Own(&"mremap"))?;
-                    put("to", Value::Own(&format_args!("{to:#x}")))?;
-                    put("keep", Value::Own(&keep))?;
-                }
-            }
-            range(put, start, pages)?;
-            put("errno", Value::Own(&errno))
-        }
-        Kind::Note(note) => note_fields(note, symbols, put),
-    }
-}
-
-fn note_fields(note: Note, symbols: &Symbols, put: &mut Put<'_>) -> fmt::Result {
-    match note {
-        Note::Took { call, nanos, away } => {
-            put("call", Value::Own(&call.name()))?;
-            put("ns", Value::Own(&nanos))?;
-            put("away-ns", Value::Own(&away))
-        }
-        Note::Used { user, system, minor, major, waits, preempted } => {
-            put("user-us", Value::Own(&user))?;
-            put("system-us", Value::Own(&system))?;
-            put("minor", Value::Own(&minor))?;
-            put("major", Value::Own(&major))?;
-            put("waits", Value::Own(&waits))?;
-            put("preempted", Value::Own(&preempted))
-        }
-        Note::Mapped { start, pages, object, name } => {
-            put("start", Value::Own(&format_args!("{start:#x}")))?;
-            put("pages", Value::Own(&pages))?;
-            put("object", Value::Own(&object.name().replace(' ', "-")))?;
-            name.map_or(Ok(()), |name| put("name", Value::Foreign(symbols.text(name))))
-        }
-        Note::Runtime(runtime) => put("runtime", Value::Own(&runtime.name())),
-        Note::Caller { cause, page, events, place } => {
-            let of = match cause {
-                Cause::Fault => "fault",
-                Cause::Call(call) => call.name(),
-            };
-            put("of", Value::Own(&of))?;
-            put("page", Value::Own(&format_args!("{page:#x}")))?;
-            put("events", Value::Own(&events))?;
-            let Some(place) = place else { return put("place", Value::Own(&"-")) };
-            put("place", Value::Own(&Stack { place, symbols }))
-        }
-        Note::StopCost { nanos } => put("ns", Value::Own(&nanos)),
-    }
-}
-
-/// A place and the calls that led there, in one word.
-struct Stack<'a> {
-    place: PlaceId,
-    symbols: &'a Symbols,
-}
-
-impl Display for Stack<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (at, place) in self.symbols.callers(self.place).enumerate() {
-            f.write_str(if at == 0 { "" } else { "<-" })?;
-            place_of(f, &place, self.symbols)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Writes a place without spaces, which end a field: `function!module@file:line`.
@@ -408,6 +137,7 @@ fn place_of(f: &mut Formatter<'_>, place: &Place, symbols: &Symbols) -> fmt::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind, MapFlags, Prot};
 
     #[test]
     fn lines_are_stable() {

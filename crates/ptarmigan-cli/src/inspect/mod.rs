@@ -9,7 +9,7 @@ use ptarmigan_bench::json::Document;
 use ptarmigan_replay::files;
 use ptarmigan_replay::terminal::{nearest, print};
 use ptarmigan_replay::{Context, Failure};
-use ptarmigan_trace::ReadError;
+use ptarmigan_trace::{Kind, ReadError};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -84,8 +84,9 @@ fn problem(args: &InspectArgs, e: &ReadError) -> Failure {
 
 /// Prints the events that the options choose.
 fn print_events(args: &InspectArgs) -> Result<(), Failure> {
-    if let Some(unknown) = args.kind.iter().find(|kind| !events::NAMES.contains(&kind.as_str())) {
-        let (hint, known) = (nearest::hint(unknown, &events::NAMES), events::NAMES.join(", "));
+    let names: Vec<&str> = Kind::names().collect();
+    if let Some(unknown) = args.kind.iter().find(|kind| !names.contains(&kind.as_str())) {
+        let (hint, known) = (nearest::hint(unknown, &names), names.join(", "));
         return Err(Failure::new(format!("{unknown}: no kind of event; known are {known}{hint}")));
     }
     let file = files::open(&args.file).map_err(|e| problem(args, &e))?;
@@ -100,7 +101,7 @@ fn print_events(args: &InspectArgs) -> Result<(), Failure> {
     while let Some(event) = reader.next() {
         let event = event.map_err(|e| problem(args, &e))?;
         let wanted = (args.task.is_empty() || args.task.contains(&event.task))
-            && (args.kind.is_empty() || args.kind.iter().any(|kind| kind == events::kind_name(&event.kind)));
+            && (args.kind.is_empty() || args.kind.iter().any(|kind| kind == event.kind.name()));
         if wanted {
             let time = (reader.header().version() > 1).then(|| reader.time());
             let line = events::Line { number, time, event, symbols: reader.symbols() };

@@ -247,16 +247,11 @@ impl Trace {
                     program.uses(room, from, old_pages);
                     program.uses(room, to, new_pages);
                 }
-                Kind::Munmap { start, pages }
-                | Kind::Mprotect { start, pages, .. }
-                | Kind::Madvise { start, pages, .. }
-                | Kind::Lock { start, pages, .. }
-                | Kind::Touched { start, pages, .. } => program.names(room, start, pages),
-                Kind::Failed { call, .. } => {
-                    let (start, pages) = call.range();
-                    program.names(room, start, pages);
+                kind => {
+                    if let Some((start, pages)) = kind.range() {
+                        program.names(room, start, pages);
+                    }
                 }
-                _ => {}
             }
         }
         programs
@@ -286,29 +281,18 @@ impl Trace {
 }
 
 fn move_call(room: Room, program: &Program, kind: &mut Kind) {
-    let range = |start: &mut u64, pages: &mut u64| {
-        let (first, end) = program.range(room, *start, *pages);
-        (*start, *pages) = (first, end - first);
+    let range = |start: u64, pages: u64| {
+        let (first, end) = program.range(room, start, pages);
+        (first, end - first)
     };
+    if let Some((start, pages)) = kind.range() {
+        let (start, pages) = range(start, pages);
+        *kind = kind.with_range(start, pages);
+    }
     match kind {
         Kind::Exec { stack_end, .. } => *stack_end = program.page(room, stack_end.saturating_sub(1)) + 1,
         Kind::Brk { end } => *end = program.page(room, end.saturating_sub(1)) + 1,
-        Kind::Area { start, pages, .. }
-        | Kind::Mmap { start, pages, .. }
-        | Kind::Munmap { start, pages }
-        | Kind::Mprotect { start, pages, .. }
-        | Kind::Madvise { start, pages, .. }
-        | Kind::Lock { start, pages, .. }
-        | Kind::Touched { start, pages, .. } => range(start, pages),
-        Kind::Failed { call, .. } => {
-            let (mut start, mut pages) = call.range();
-            range(&mut start, &mut pages);
-            call.set_range(start, pages);
-        }
-        Kind::Mremap { from, old_pages, to, new_pages, .. } => {
-            range(from, old_pages);
-            range(to, new_pages);
-        }
+        Kind::Mremap { to, new_pages, .. } => (*to, *new_pages) = range(*to, *new_pages),
         _ => {}
     }
 }

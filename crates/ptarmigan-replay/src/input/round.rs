@@ -201,22 +201,11 @@ impl Rounding {
             Kind::Area { start, pages, prot, kind: AreaKind::Stack } => {
                 areas.insert(range(start, pages), prot);
                 let (start, pages) = self.out(start, pages);
-                each(Kind::Area { start, pages, prot, kind: AreaKind::Stack });
+                each(kind.with_range(start, pages));
             }
-            Kind::Area { start, pages, prot, kind } => {
-                self.map(areas, range(start, pages), prot, each, |start, pages| Kind::Area {
-                    start,
-                    pages,
-                    prot,
-                    kind,
-                });
-            }
-            Kind::Mmap { start, pages, prot, flags } => {
-                self.map(areas, range(start, pages), prot, each, |start, pages| Kind::Mmap {
-                    start,
-                    pages,
-                    prot,
-                    flags,
+            Kind::Area { start, pages, prot, .. } | Kind::Mmap { start, pages, prot, .. } => {
+                self.map(areas, range(start, pages), prot, each, |start, pages| {
+                    kind.with_range(start, pages)
                 });
             }
             Kind::Munmap { start, pages } => self.unmap(areas, &range(start, pages), each),
@@ -238,16 +227,12 @@ impl Rounding {
             Kind::Madvise { start, pages, advice } => {
                 let (start, pages) = self.advised(areas, start, pages, advice);
                 if pages > 0 {
-                    each(Kind::Madvise { start, pages, advice });
+                    each(kind.with_range(start, pages));
                 }
             }
-            Kind::Lock { start, pages, how } => {
+            Kind::Lock { start, pages, .. } | Kind::Touched { start, pages, .. } => {
                 let (start, pages) = self.out(start, pages);
-                each(Kind::Lock { start, pages, how });
-            }
-            Kind::Touched { start, pages, flags } => {
-                let (start, pages) = self.out(start, pages);
-                each(Kind::Touched { start, pages, flags });
+                each(kind.with_range(start, pages));
             }
             Kind::Failed { errno, mut call } => {
                 let (start, pages) = call.range();

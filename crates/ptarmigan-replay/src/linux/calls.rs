@@ -160,16 +160,7 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
                 let _complete = lock::touch(space, piece, access)?;
             }
         }
-        Kind::Fault { .. }
-        | Kind::Clone { .. }
-        | Kind::Exec { .. }
-        | Kind::Exit { .. }
-        | Kind::Idle
-        | Kind::TlbFlush { .. }
-        | Kind::Truth { .. }
-        | Kind::Name(_)
-        | Kind::Pid(_)
-        | Kind::Note(_) => {}
+        _ => {}
     }
     Ok(())
 }

@@ -195,15 +195,10 @@ impl Machine {
                 self.counts.freed += 1;
                 san.table_freed(memory, phys, size);
             }
-            Record::Store { phys, value, bytes } => {
+            Record::Store { phys, value, bytes } | Record::Exchange { phys, value, bytes } => {
                 self.counts.stores += 1;
                 memory.write(phys, &value.to_le_bytes()[..usize::from(bytes.min(8))])?;
-                self.written(phys, u64::from(bytes), false);
-            }
-            Record::Exchange { phys, value, bytes } => {
-                self.counts.stores += 1;
-                memory.write(phys, &value.to_le_bytes()[..usize::from(bytes.min(8))])?;
-                self.written(phys, u64::from(bytes), true);
+                self.written(phys, u64::from(bytes), matches!(record, Record::Exchange { .. }));
             }
             Record::Fill { phys, bytes, value } => {
                 self.counts.stores += bytes / 8;
@@ -277,6 +272,16 @@ impl Machine {
             Record::Stage1PartFlushed { cpu, number, va } => {
                 san.stage1_part_flushed(usize::from(cpu), number, va);
             }
+            Record::End { all_freed } => self.ended = Some(all_freed),
+            _ => return self.carry_out_other(record),
+        }
+        Ok(())
+    }
+
+    /// Carries out a record of a device, of a reader without a lock, of a lock or of numbers.
+    fn carry_out_other(&mut self, record: &Record<'_>) -> Result<(), Full> {
+        let (san, memory) = (&mut self.sanitizer, &mut self.memory);
+        match *record {
             Record::FlushQueued { device, scope, leaf_only, level, exception_level } => {
                 self.counts.queued += 1;
                 let flush = flush_of(scope, leaf_only, level, exception_level);
@@ -320,8 +325,7 @@ impl Machine {
             Record::LockReleased { cpu, lock } => san.lock_released(memory, usize::from(cpu), lock),
             Record::NumberGiven { root, space } => san.number_given(root, space),
             Record::NumbersTakenBack => san.numbers_taken_back(),
-            Record::Mark { .. } => {}
-            Record::End { all_freed } => self.ended = Some(all_freed),
+            _ => {}
         }
         Ok(())
     }

@@ -70,17 +70,10 @@ fn takes(kind: &Kind) -> Option<(u64, u64)> {
 /// Returns the range of any call that needs the areas of its range.
 fn uses(kind: &Kind) -> Option<(u64, u64)> {
     let (start, pages) = match *kind {
-        Kind::Mprotect { start, pages, .. }
-        | Kind::Madvise { start, pages, .. }
-        | Kind::Munmap { start, pages }
-        | Kind::Mmap { start, pages, .. }
-        | Kind::Lock { start, pages, .. }
-        | Kind::Touched { start, pages, .. } => (start, pages),
-        Kind::Mremap { from, old_pages, .. } => (from, old_pages),
-        Kind::Failed { call, .. } => call.range(),
         // Heaps move at their end.
         Kind::Brk { end } => (end.saturating_sub(REGION), 2 * REGION),
-        _ => return None,
+        Kind::Area { .. } => return None,
+        kind => kind.range()?,
     };
     (pages > 0).then_some((start, start.saturating_add(pages)))
 }

@@ -116,8 +116,8 @@ pub fn pack(trace: &Trace, programs: &HashMap<u32, Packed>) -> Trace {
             }
             (_, Some(kind)) => match range(&kind) {
                 Some((start, pages)) => {
-                    for part in packed.moved(start, pages) {
-                        edit.call(step, with_range(kind, part));
+                    for (start, pages) in packed.moved(start, pages) {
+                        edit.call(step, kind.with_range(start, pages));
                     }
                 }
                 None => edit.keep(step),
@@ -130,31 +130,10 @@ pub fn pack(trace: &Trace, programs: &HashMap<u32, Packed>) -> Trace {
 
 /// Returns the pages that a call is about, if it may be about those of a zone.
 fn range(kind: &Kind) -> Option<(u64, u64)> {
-    match *kind {
-        Kind::Mmap { start, pages, .. }
-        | Kind::Munmap { start, pages }
-        | Kind::Mprotect { start, pages, .. }
-        | Kind::Madvise { start, pages, .. }
-        | Kind::Lock { start, pages, .. }
-        | Kind::Touched { start, pages, .. } => Some((start, pages)),
-        Kind::Failed { call, .. } => Some(call.range()),
-        _ => None,
+    match kind {
+        Kind::Area { .. } | Kind::Mremap { .. } => None,
+        kind => kind.range(),
     }
-}
-
-/// Returns the same call about other pages.
-fn with_range(mut kind: Kind, (first, length): (u64, u64)) -> Kind {
-    match &mut kind {
-        Kind::Mmap { start, pages, .. }
-        | Kind::Munmap { start, pages }
-        | Kind::Mprotect { start, pages, .. }
-        | Kind::Madvise { start, pages, .. }
-        | Kind::Lock { start, pages, .. }
-        | Kind::Touched { start, pages, .. } => (*start, *pages) = (first, length),
-        Kind::Failed { call, .. } => call.set_range(first, length),
-        _ => {}
-    }
-    kind
 }
 
 #[cfg(test)]

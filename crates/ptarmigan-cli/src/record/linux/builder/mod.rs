@@ -158,34 +158,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         match raw.what {
             RawKind::Fault { code: 0, .. } if task.made => {}
-            RawKind::Fault { address, code } => {
-                if let Some(when) = task.exec
-                    && code & u64::from(FaultFlags::USER) == 0
-                {
-                    // The kernel already writes to the new address space.
-                    task.exec = None;
-                    self.exec(pid, when)?;
-                }
-                let user = code & u64::from(FaultFlags::USER) != 0;
-                let of_recorder = self.tasks.get_mut(&pid).and_then(|task| task.copied.take());
-                if of_recorder.is_some_and(|(from, to)| !user && (from..to).contains(&address)) {
-                    return Ok(());
-                }
-                if address < USER_END {
-                    let mut flags = FaultFlags((code & 0x1f) as u8);
-                    if flags.0 | FaultFlags::USER == FaultFlags::USER
-                        && self.only_read(pid, raw.time, address >> PAGE_SHIFT)
-                    {
-                        flags.0 |= FaultFlags::READ;
-                    }
-                    if flags.0 & FaultFlags::REFUSED == 0
-                        && let Some(space) = self.space_of(pid)
-                    {
-                        space.known.add(address >> PAGE_SHIFT, flags.0 & FaultFlags::WRITE != 0);
-                    }
-                    self.fault(pid, address >> PAGE_SHIFT, flags)?;
-                }
-            }
+            RawKind::Fault { address, code } => self.faulted(pid, raw.time, address, code)?,
             RawKind::Clone { child, flags } => self.clone(pid, child, flags)?,
             RawKind::ExecStart => {
                 let alone = self.groups.get(&task.group) == Some(&1);
@@ -231,57 +204,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     fault.refusals = fault.refusals.saturating_add(1);
                 }
             }
-            RawKind::LockedToRead => {
-                if let Some(SharedFault { place, refusals }) = task.fault {
-                    task.fault = Some(SharedFault { place: self.queue.end(), refusals: 0 });
-                    self.queue.delay(place, self.now, refusals > 1)?;
-                } else if self.started
-                    && task.recorded
-                    && let Some(QueuedCall { call, place, populates, .. }) = &mut task.call
-                {
-                    match (call, place.is_some(), populates.is_some()) {
-                        // It takes effect under this lock.
-                        (MmCall::Madvise, false, _) => *place = Some(self.queue.reserve()),
-                        (MmCall::Mmap | MmCall::Mlock, true, false) => {
-                            *populates = Some(self.queue.reserve());
-                        }
-                        _ => {}
-                    }
-                }
-            }
+            RawKind::LockedToRead => self.locked_to_read(pid)?,
             RawKind::Locked | RawKind::Released => {}
             RawKind::Leave { result } => {
-                if let Some(QueuedCall { call, args, place, populates }) = task.call.take() {
-                    let (number, cpu) = (task.number, task.cpu);
-                    let mut event = event_of(call, args, result).filter(|_| task.recorded);
-                    if let Some(pages) = populates {
-                        // Where a file ends is looked up.
-                        let is_looked_up = call == MmCall::Mmap && sys::populates_file(args[3]);
-                        let later = place.is_some_and(|place| pages > place + 1) && !is_looked_up;
-                        let touched = event.as_mut().filter(|_| later).and_then(populated_later);
-                        let touched = touched.map(|kind| Event { task: number, cpu, kind });
-                        self.queue.resolve(pages, raw.time, touched)?;
-                    }
-                    let event = event.map(|kind| Event { task: number, cpu, kind });
-                    if let (Some(event), Some(space)) = (event, self.spaces.get_mut(&task.space)) {
-                        space.change(pid, self.now, &event.kind);
-                    }
-                    match place {
-                        Some(place) => self.queue.resolve(place, raw.time, event)?,
-                        None => {
-                            if let Some(e) = event {
-                                self.put(pid, e.kind)?;
-                            }
-                        }
-                    }
-                    match call {
-                        MmCall::Mmap => self.note_mmap(pid, args, result)?,
-                        MmCall::Munmap if result == 0 => {
-                            self.unmap_code(pid, args[0] >> PAGE_SHIFT, args[1].div_ceil(1 << PAGE_SHIFT));
-                        }
-                        _ => {}
-                    }
-                    self.expect_look(pid, call, args, result);
+                if let Some(call) = task.call.take() {
+                    self.returned(pid, raw.time, call, result)?;
                 }
             }
             RawKind::Attached { start, pages, prot, segment } => {
@@ -323,6 +250,97 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::LastTables { tables } => self.put(pid, Kind::Truth { tables, at: Sampled::Exit })?,
             RawKind::ReadStart { .. } | RawKind::ReadDone(_) | RawKind::Begun => {}
         }
+        Ok(())
+    }
+
+    /// Records a fault as its source tells it.
+    fn faulted(&mut self, pid: i32, time: u64, address: u64, code: u64) -> Result<(), WriteError> {
+        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        if let Some(when) = task.exec
+            && code & u64::from(FaultFlags::USER) == 0
+        {
+            // The kernel already writes to the new address space.
+            task.exec = None;
+            self.exec(pid, when)?;
+        }
+        let user = code & u64::from(FaultFlags::USER) != 0;
+        let of_recorder = self.tasks.get_mut(&pid).and_then(|task| task.copied.take());
+        if of_recorder.is_some_and(|(from, to)| !user && (from..to).contains(&address)) {
+            return Ok(());
+        }
+        if address < USER_END {
+            let mut flags = FaultFlags((code & 0x1f) as u8);
+            if flags.0 | FaultFlags::USER == FaultFlags::USER
+                && self.only_read(pid, time, address >> PAGE_SHIFT)
+            {
+                flags.0 |= FaultFlags::READ;
+            }
+            if flags.0 & FaultFlags::REFUSED == 0
+                && let Some(space) = self.space_of(pid)
+            {
+                space.known.add(address >> PAGE_SHIFT, flags.0 & FaultFlags::WRITE != 0);
+            }
+            self.fault(pid, address >> PAGE_SHIFT, flags)?;
+        }
+        Ok(())
+    }
+
+    /// Follows a task that has taken its space's lock for reading.
+    fn locked_to_read(&mut self, pid: i32) -> Result<(), WriteError> {
+        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        if let Some(SharedFault { place, refusals }) = task.fault {
+            task.fault = Some(SharedFault { place: self.queue.end(), refusals: 0 });
+            self.queue.delay(place, self.now, refusals > 1)?;
+        } else if self.started
+            && task.recorded
+            && let Some(QueuedCall { call, place, populates, .. }) = &mut task.call
+        {
+            match (call, place.is_some(), populates.is_some()) {
+                // It takes effect under this lock.
+                (MmCall::Madvise, false, _) => *place = Some(self.queue.reserve()),
+                (MmCall::Mmap | MmCall::Mlock, true, false) => {
+                    *populates = Some(self.queue.reserve());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a call that has returned.
+    fn returned(&mut self, pid: i32, time: u64, call: QueuedCall, result: i64) -> Result<(), WriteError> {
+        let Some(task) = self.tasks.get(&pid) else { return Ok(()) };
+        let QueuedCall { call, args, place, populates } = call;
+        let (number, cpu) = (task.number, task.cpu);
+        let mut event = event_of(call, args, result).filter(|_| task.recorded);
+        if let Some(pages) = populates {
+            // Where a file ends is looked up.
+            let is_looked_up = call == MmCall::Mmap && sys::populates_file(args[3]);
+            let later = place.is_some_and(|place| pages > place + 1) && !is_looked_up;
+            let touched = event.as_mut().filter(|_| later).and_then(populated_later);
+            let touched = touched.map(|kind| Event { task: number, cpu, kind });
+            self.queue.resolve(pages, time, touched)?;
+        }
+        let event = event.map(|kind| Event { task: number, cpu, kind });
+        if let (Some(event), Some(space)) = (event, self.spaces.get_mut(&task.space)) {
+            space.change(pid, self.now, &event.kind);
+        }
+        match place {
+            Some(place) => self.queue.resolve(place, time, event)?,
+            None => {
+                if let Some(e) = event {
+                    self.put(pid, e.kind)?;
+                }
+            }
+        }
+        match call {
+            MmCall::Mmap => self.note_mmap(pid, args, result)?,
+            MmCall::Munmap if result == 0 => {
+                self.unmap_code(pid, args[0] >> PAGE_SHIFT, args[1].div_ceil(1 << PAGE_SHIFT));
+            }
+            _ => {}
+        }
+        self.expect_look(pid, call, args, result);
         Ok(())
     }
 
