@@ -138,12 +138,18 @@ enum Value<'a> {
 /// Takes the fields of an event, one by one.
 type Put<'p> = dyn FnMut(&'static str, Value<'_>) -> fmt::Result + 'p;
 
+/// Returns a time in milliseconds, exactly: programs read the lines of events.
+fn milliseconds(micros: u64) -> String {
+    let (whole, rest) = (micros / 1000, micros % 1000);
+    format!("{whole}.{rest:03}")
+}
+
 impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Event { task, cpu, kind } = self.event;
         write!(f, "{} ", self.number)?;
         match self.time {
-            Some(micros) => write!(f, "{}.{:03}", micros / 1000, micros % 1000)?,
+            Some(micros) => f.write_str(&milliseconds(micros))?,
             None => f.write_str("-")?,
         }
         write!(f, " cpu={cpu} task={task} {}", kind_name(&kind))?;
@@ -208,7 +214,7 @@ impl Line<'_> {
     /// Returns the event as a line of a CSV file. Fields that it does not have are empty.
     pub fn csv(&self) -> String {
         let Event { task, cpu, kind } = self.event;
-        let ms = self.time.map_or(String::new(), |micros| format!("{}.{:03}", micros / 1000, micros % 1000));
+        let ms = self.time.map_or(String::new(), milliseconds);
         let mut cells: [String; FIELDS.len()] = std::array::from_fn(|_| String::new());
         // The closure writes to strings, which take everything.
         let _ = fields(kind, self.symbols, &mut |name, value| {

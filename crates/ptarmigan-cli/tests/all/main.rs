@@ -23,5 +23,6 @@ mod report_short;
 mod rules;
 mod share;
 mod terminal;
+mod units;
 mod usage;
 mod userpte;
