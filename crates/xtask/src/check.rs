@@ -28,6 +28,8 @@ enum CheckStep {
     Pages,
     /// Names of types.
     Names,
+    /// Formatters of quantities.
+    Units,
     /// Lints of the workspace.
     Lints,
     /// Unit tests of the library.
@@ -68,6 +70,7 @@ impl CheckStep {
             CheckStep::Rooms => own("rooms"),
             CheckStep::Pages => own("pages"),
             CheckStep::Names => own("names"),
+            CheckStep::Units => own("units"),
             CheckStep::Lints => cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
             CheckStep::Tests => cargo("test -p ptarmigan --lib --quiet"),
         }
