@@ -277,19 +277,19 @@ mod tests {
     /// given.
     #[test]
     fn a_kernel_passes_if_its_script_does() {
-        let root = env::temp_dir().join(format!("ptarmigan-xtask-boot-{}", std::process::id()));
+        let root = tempfile::tempdir().expect("a directory");
+        let root = root.path();
         fs::create_dir_all(root.join("kernels")).expect("a directory");
         let script = root.join("kernels/run");
         let text = "#!/bin/sh\ncase \"$*\" in 'riscv64 --smp 3' | x86_64) exit 0 ;; esac\necho said: \"$*\"\nexit 1\n";
         fs::write(&script, text).expect("a script");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
         let results = [
-            kernel("riscv64").boot(&root, Some(3)),
-            kernel("riscv64").boot(&root, None),
-            kernel("x86_64").boot(&root, Some(3)),
-            kernel("ppc32").boot(&root, None),
+            kernel("riscv64").boot(root, Some(3)),
+            kernel("riscv64").boot(root, None),
+            kernel("x86_64").boot(root, Some(3)),
+            kernel("ppc32").boot(root, None),
         ];
-        fs::remove_dir_all(&root).expect("it is there");
         assert_eq!(results, [Ok(()), Err("said: riscv64".into()), Ok(()), Err("said: ppc32".into())]);
         assert_eq!(
             row(kernel("ppc32"), 1, false, Duration::from_millis(2340)),
