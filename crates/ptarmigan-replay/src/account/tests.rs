@@ -127,7 +127,7 @@ fn the_line_has_no_share_of_a_cpu_time_that_is_that_of_the_fewest() {
     assert_eq!(account(&events).line().as_deref(), Some(expected));
     events.push(used(0, 0, 1_000_000));
     let line = account(&events).line().unwrap_or_default();
-    assert!(line.starts_with("4.1 s; 1 s of 1 s CPU time in the kernel; 2 calls on mappings"), "{line}");
+    assert!(line.starts_with("4.1 s; 1.0 s of 1.0 s CPU time in the kernel; 2 calls on mappings"), "{line}");
 }
 
 #[test]

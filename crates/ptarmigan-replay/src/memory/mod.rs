@@ -137,6 +137,6 @@ mod tests {
         assert_eq!(cost(4 << 30, 1, Some(1 << 40)).ok(), Some(None));
         assert_eq!(cost(4 << 30, 1, None).ok(), Some(None));
         let note = cost(1 << 40, 1, None).ok().flatten().expect("4 GiB are much");
-        assert!(note.starts_with("--memory 1T: frame records take 1/256 of it, 4 GiB"), "{note}");
+        assert!(note.starts_with("--memory 1T: frame records take 1/256 of it, 4.0 GiB"), "{note}");
     }
 }
