@@ -15,8 +15,7 @@
 //! * [`machine`]: the hosted machine that contenders of the library run on.
 //! * [`rounds`]: the line that shows the current measurement.
 //! * [`affinity`], [`clock`] and [`stats`]: a thread on one CPU, its time, medians.
-//! * [`report`]: samples, and the rows made of them; [`text`] and [`term`] fit them to a terminal,
-//!   [`json`] makes documents of them.
+//! * [`report`]: samples, and the rows made of them; [`json`] makes documents of them.
 pub mod affinity;
 pub mod clock;
 pub mod json;
@@ -26,9 +25,9 @@ pub mod report;
 pub mod rounds;
 pub mod stats;
 pub mod table;
-pub mod term;
-pub mod text;
 pub mod turns;
+
+pub use ptarmigan_term::text;
 
 /// Options of benchmarks that measure.
 #[derive(clap::Args, Clone, Copy, Debug)]

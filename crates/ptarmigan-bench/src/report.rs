@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::json::Document;
 use crate::stats::median;
-use crate::text::{Text, TextTable};
+use ptarmigan_term::figure;
+use ptarmigan_term::text::{Text, TextTable};
 
 /// One row of a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -132,14 +133,18 @@ impl BenchReport {
                 Some(reference) => format!("{:.2}x", row.value / reference),
                 None => "-".to_string(),
             };
-            let [value, min] = [row.value, row.min].map(|value| format!("{value:.2}"));
+            let [value, min] = [row.value, row.min].map(|value| figure(value, row.unit));
             table.row(&[&row.case, &row.contender, &value, &min, &ratio]);
         }
         let mut text = Text::default();
         text.table(table);
         // Writing to a text cannot fail.
         if let Some(row) = self.rows.first() {
-            let _ = writeln!(text, "\n{}; ratio of the medians to {}", row.unit, self.reference);
+            let unit = match row.unit.split_once('/') {
+                Some((_, each)) => format!("of each {each}"),
+                None => format!("in {}", row.unit),
+            };
+            let _ = writeln!(text, "\n{unit}; ratio of the medians to {}", self.reference);
         }
         if let Some(arch) = &self.arch {
             let _ = writeln!(text, "tables of {arch}");

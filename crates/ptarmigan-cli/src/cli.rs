@@ -11,9 +11,9 @@ pub use examples::{EXIT_CODES, Example, example, of, with_examples};
 
 use crate::{advise, bench, calibrate, inspect, record, report};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use ptarmigan_replay::Failure;
 use ptarmigan_replay::baseline;
-use ptarmigan_replay::terminal::print;
+use ptarmigan_term::Failure;
+use ptarmigan_term::print;
 use std::process::ExitCode;
 
 /// A workbench for page-table memory: records what real programs do to their address spaces and

@@ -1,5 +1,6 @@
 //! Describes rows of work by mapping and by function, for `inspect` and `report`.
 use ptarmigan_replay::{FunctionWork, MappingWork, Work};
+use ptarmigan_term::Bytes;
 
 /// Calls that make a task.
 const FORKS: [&str; 3] = ["fork", "vfork", "clone"];
@@ -39,7 +40,7 @@ pub(crate) fn functions(work: &Work) -> [FunctionRows<'_>; 3] {
 
 /// Names the mappings of a row: `postgres: shared memory of 8.0 MiB and 3 more`.
 pub(crate) fn mapping(row: &MappingWork) -> String {
-    let size = if row.bytes > 0 { format!(" of {}", size(row.bytes)) } else { String::new() };
+    let size = if row.bytes > 0 { format!(" of {}", Bytes(row.bytes)) } else { String::new() };
     let others = if row.mappings > 1 { format!(" and {} more", row.mappings - 1) } else { String::new() };
     format!("{}: {}{size}{others}", row.program, row.label())
 }
@@ -57,23 +58,4 @@ pub(crate) fn function(row: &FunctionWork) -> String {
     let call =
         if row.work == "fault" || row.work == "fork" { String::new() } else { format!("{} by ", row.work) };
     format!("{}: {call}{}{module}", row.program, row.label())
-}
-
-fn size(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB")];
-    let unit = units.iter().find(|(shift, _)| bytes >> shift > 0);
-    unit.map_or_else(
-        || format!("{} KiB", bytes >> 10),
-        |(shift, name)| format!("{:.1} {name}", bytes as f64 / f64::from(1_u32 << shift)),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_short() {
-        assert_eq!([4 << 10, 3 << 19, 1 << 31].map(size), ["4 KiB", "1.5 MiB", "2.0 GiB"]);
-    }
 }

@@ -26,8 +26,8 @@ use ptarmigan_bench::report::BenchReport;
 use ptarmigan_cli::bench::{OnArch, conclude};
 use ptarmigan_cli::{calibrate, cli};
 use ptarmigan_replay::baseline::{BaselineArgs, BaselineRun};
-use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::{Failure, model};
+use ptarmigan_term::print;
 use std::process::ExitCode;
 
 /// The name of the program, as on its command line.

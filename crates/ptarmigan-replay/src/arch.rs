@@ -1,11 +1,11 @@
 //! The machines of `--arch`: their names, and the formats of their tables.
-use crate::error::Failure;
 #[cfg(feature = "formats")]
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K64, I386, Ia64, LoongArch64, Sparc64, Sv32, Sv39, Sv48, Sv57, X86_64La57,
     X86Pae,
 };
 use ptarmigan::format::{Format, X86_64};
+use ptarmigan_term::Failure;
 
 /// A machine by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

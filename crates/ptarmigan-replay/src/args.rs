@@ -4,12 +4,12 @@ use super::high::HighArgs;
 use super::memory;
 use super::policy::{Choice, PolicyName, parse_trim};
 use crate::baseline::BaselineArgs;
-use crate::error::Failure;
 use crate::model;
 use ptarmigan::params::Params;
 use ptarmigan::quicklist::ListsConfig;
 use ptarmigan::tlb::{CostModel, TlbConfig};
 use ptarmigan_linux::Trim;
+use ptarmigan_term::Failure;
 use ptsan::HashLayout;
 use std::path::PathBuf;
 

@@ -4,12 +4,12 @@ use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
 use super::workers::job::Job;
 use super::workers::watch::{Watch, watches};
-use crate::error::{Context, Failure};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
 use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::Delivery;
+use ptarmigan_term::{Context, Failure};
 
 /// The machine that a recording is replayed on.
 #[derive(Clone, Copy, Debug)]

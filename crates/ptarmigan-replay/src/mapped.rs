@@ -4,10 +4,10 @@ use super::high::KmapReport;
 use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
 use super::workers::machine::ReplayMmu;
-use crate::error::Failure;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::tlb::{CostModel, TlbConfig};
 use ptarmigan_hosted::{Delivery, HighConfig, HostConfig};
+use ptarmigan_term::Failure;
 
 const MEMORY: u64 = 1 << 30;
 const LOW: u64 = 512 << 20;

@@ -6,11 +6,12 @@ use super::instruments::peaks::Peaks;
 use super::platform::{PlacedTables, Platform, ReachedTables, Walked};
 use super::setup::{FreshHost, Setup, SoloTrace};
 use super::workers::job::{Elapsed, Job};
-use crate::error::{Context, Failure};
 use ptarmigan::format::{Format, X86Pae};
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::{Layered, Policy, PolicyCounts};
 use ptarmigan_hosted::{Delivery, HighConfig, HostConfig, Kmap, SlotKind};
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Context, Failure};
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,7 +79,9 @@ impl PlacedTrace {
     /// Returns its name, and how many processes, events and faults it has.
     pub fn describe(&self) -> String {
         let Trace { name, processes, events, faults, .. } = self.0.trace();
-        format!("{name}: {processes} processes, {events} events, {faults} faults")
+        let [processes, events, faults] = [(*processes, "process"), (*events, "event"), (*faults, "fault")]
+            .map(|(n, thing)| several(n, thing));
+        format!("{name}: {processes}, {events}, {faults}")
     }
 
     /// Replays it on the library's policy.

@@ -100,7 +100,7 @@ pub fn parse_trim(text: &str) -> Result<Trim, String> {
 }
 
 /// Runs `$body` with `$made` bound to the policy `$choice` on `$fresh`, a
-/// [`FreshHost`](super::setup::FreshHost). Fails as [`Context`](crate::error::Context) does. The
+/// [`FreshHost`](super::setup::FreshHost). Fails as [`Context`](ptarmigan_term::Context) does. The
 /// body is compiled once for each type of policy.
 macro_rules! with_policy {
     ($fresh:expr, $choice:expr, |$made:ident| $body:expr) => {{

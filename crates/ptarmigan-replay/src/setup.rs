@@ -19,8 +19,6 @@ use super::workers::job::{Job, Ran};
 use super::workers::machine::{EitherMachine, ReplayMmu};
 use super::workers::outcome::Outcome;
 use super::workers::watch::Watches;
-use crate::error::{Context, Failure};
-use crate::terminal::bar;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::{ListsConfig, Policy, Source};
 use ptarmigan::space::Space;
@@ -30,6 +28,9 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{
     Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, TableReach,
 };
+use ptarmigan_term::Bytes;
+use ptarmigan_term::bar;
+use ptarmigan_term::{Context, Failure};
 use std::path::Path;
 
 /// A recording that one worker replays.
@@ -156,7 +157,7 @@ impl<'a, P: Platform> Setup<'a, P> {
         Err(Failure::new(format!(
             "{}: process {task} got no memory at event {event} ({reason}); give --memory more than {} MiB",
             self.job.trace.name,
-            self.host.bytes >> 20
+            Bytes(self.host.bytes).mib()
         )))
     }
 }

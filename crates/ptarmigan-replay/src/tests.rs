@@ -7,13 +7,13 @@ use super::setup::Setup;
 use super::workers::job::Job;
 use super::workers::outcome::Outcome;
 use super::workers::watch::{Watch, watches};
-use crate::error::Failure;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::machine::On;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Space};
 use ptarmigan_hosted::{Delivery, HostConfig};
+use ptarmigan_term::Failure;
 use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
 };

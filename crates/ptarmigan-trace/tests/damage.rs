@@ -10,29 +10,19 @@ use ptarmigan_trace::{
     MapFlags, Method, Name, Note, Object, Place, Prot, ReadError, Reader, Runtime, Sampled, Summary,
     TraceFile, Writer,
 };
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::PathBuf;
+use tempfile::NamedTempFile;
 
-/// A file that is removed at the end of a test.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, bytes: &[u8]) -> Self {
-        let file = Self(std::env::temp_dir().join(format!("ptarmigan-{name}-{}", std::process::id())));
-        file.write(bytes);
-        file
-    }
-
-    fn write(&self, bytes: &[u8]) {
-        File::create(&self.0).and_then(|mut f| f.write_all(bytes)).expect("a temporary file");
-    }
+/// Makes a file that is removed when it is dropped.
+fn temporary(bytes: &[u8]) -> NamedTempFile {
+    let file = NamedTempFile::new().expect("a temporary file");
+    put(&file, bytes);
+    file
 }
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn put(file: &NamedTempFile, bytes: &[u8]) {
+    std::fs::write(file.path(), bytes).expect("our file");
 }
 
 /// Numbers that look random and are the same in every run (xorshift).
@@ -148,8 +138,8 @@ fn read(bytes: &[u8]) -> Result<Vec<Event>, ReadError> {
 }
 
 /// Reads all events of a file.
-fn read_file(file: &Temporary) -> Result<Vec<Event>, ReadError> {
-    TraceFile::open(&file.0)?.events()?.collect()
+fn read_file(file: &NamedTempFile) -> Result<Vec<Event>, ReadError> {
+    TraceFile::open(file.path())?.events()?.collect()
 }
 
 #[test]
@@ -159,7 +149,7 @@ fn all_formats_are_read() {
         let trace = sample(version).trace();
         assert_eq!(Reader::new(&trace[..]).expect("a header").header().version(), version);
         assert_eq!(read(&trace).expect("a whole trace"), events);
-        assert_eq!(read_file(&Temporary::new("whole", &trace)).expect("a whole trace"), events);
+        assert_eq!(read_file(&temporary(&trace)).expect("a whole trace"), events);
     }
 }
 
@@ -175,8 +165,8 @@ fn programs_that_were_not_recorded_are_counted_in_the_newest_format_alone() {
     let mut w = Writer::new(Vec::new(), &header, 1).expect("a good header");
     w.set_unrecorded(3_229);
     let (trace, counts) = w.finish(7).expect("memory takes everything");
-    let file = Temporary::new("part", &trace);
-    let summary = *TraceFile::open(&file.0).expect("a whole trace").summary();
+    let file = temporary(&trace);
+    let summary = *TraceFile::open(file.path()).expect("a whole trace").summary();
     assert_eq!((summary, summary.unrecorded, summary.lost), (counts, 3_229, 7));
     let mut reader = Reader::new(&trace[..]).expect("a header");
     assert!(reader.by_ref().all(|event| event.is_ok()));
@@ -187,7 +177,7 @@ fn programs_that_were_not_recorded_are_counted_in_the_newest_format_alone() {
         let old = older.clone().trace();
         let error = read(&old).expect_err("nothing of the kind").to_string();
         assert!(error.contains("trailer"), "{error}");
-        assert!(read_file(&Temporary::new("older", &old)).is_err());
+        assert!(read_file(&temporary(&old)).is_err());
     }
 }
 
@@ -237,8 +227,8 @@ fn names_that_no_trace_may_have_are_refused() {
 fn a_trace_of_any_format_that_is_cut_says_so() {
     for version in [1, 2, 3] {
         let trace = sample(version).trace();
-        let file = Temporary::new(&format!("cut-{version}"), &trace);
-        let open = OpenOptions::new().write(true).open(&file.0).expect("our file");
+        let file = temporary(&trace);
+        let open = OpenOptions::new().write(true).open(file.path()).expect("our file");
         for n in (1..trace.len()).rev() {
             let cut = |e: ReadError| assert!(matches!(e, ReadError::Truncated { .. }), "{n}: {e}");
             cut(read(&trace[..n]).expect_err("it was cut"));
@@ -253,15 +243,15 @@ fn a_trace_of_any_format_that_is_cut_says_so() {
 fn a_changed_byte_of_any_format_is_noticed() {
     for version in [1, 2, 3] {
         let trace = sample(version).trace();
-        let file = Temporary::new(&format!("changed-{version}"), &trace);
+        let file = temporary(&trace);
         for at in 0..trace.len() {
             for flip in [1, 0x10, 0x80, 0xff] {
                 let mut bad = trace.clone();
                 bad[at] ^= flip;
                 let error = read(&bad).expect_err("it was changed").to_string();
                 assert!(!error.contains('\n') && !error.contains("event 18446744073709551615"), "{error}");
-                file.write(&bad);
-                assert!(TraceFile::open(&file.0).is_err(), "byte {at}: noticed before any event is read");
+                put(&file, &bad);
+                assert!(TraceFile::open(file.path()).is_err(), "byte {at}: noticed before any event is read");
             }
         }
     }
@@ -285,8 +275,8 @@ fn parts_of_one_trace_in_another_are_noticed() {
         let spliced = [piece(mix & 1, 0), piece(mix >> 1 & 1, 1), piece(mix >> 2, 2)].concat();
         let error = read(&spliced).expect_err("parts of two traces").to_string();
         assert!(error.contains("checksum") || error.contains("damaged"), "{mix}: {error}");
-        let file = Temporary::new("spliced", &spliced);
-        assert!(matches!(TraceFile::open(&file.0), Err(ReadError::Checksum { part: "events" })));
+        let file = temporary(&spliced);
+        assert!(matches!(TraceFile::open(file.path()), Err(ReadError::Checksum { part: "events" })));
     }
 }
 
@@ -358,7 +348,7 @@ fn headers_that_lie_are_refused() {
 
 #[test]
 fn trailers_that_lie_are_refused() {
-    let file = Temporary::new("counts", b"");
+    let file = temporary(b"");
     let lies: [fn(&mut Summary); 12] = [
         |s| s.events += 1,
         |s| s.events -= 1,
@@ -385,9 +375,9 @@ fn trailers_that_lie_are_refused() {
         let mut bad = sample(2);
         lie(&mut bad.counts);
         let trace = bad.trace();
-        file.write(&trace);
+        put(&file, &trace);
         // Contradictions are seen before the first event.
-        assert!(n > 8 || TraceFile::open(&file.0).is_err(), "{n}");
+        assert!(n > 8 || TraceFile::open(file.path()).is_err(), "{n}");
         for result in [read(&trace), read_file(&file)] {
             let error = result.expect_err("wrong counts").to_string();
             assert!(error.contains("the trailer c"), "{n}: {error}");
@@ -409,12 +399,14 @@ fn a_file_is_read_no_further_than_its_trailer_counts() {
         (bomb.counts.events, bomb.counts.by_kind[0], bomb.counts.row_bytes) = (3, 3, 10);
         let trace = bomb.trace();
         assert!(trace.len() < 1 << 16);
-        let file = Temporary::new("bomb", &trace);
-        let mut reader = TraceFile::open(&file.0).and_then(TraceFile::events).expect("its checksums agree");
+        let file = temporary(&trace);
+        let mut reader =
+            TraceFile::open(file.path()).and_then(TraceFile::events).expect("its checksums agree");
         let read = reader.by_ref().take_while(Result::is_ok).count();
         assert!(read <= 3, "{read} events");
         assert!(reader.next().is_none() && reader.summary().is_none());
-        let mut reader = TraceFile::open(&file.0).and_then(TraceFile::events).expect("its checksums agree");
+        let mut reader =
+            TraceFile::open(file.path()).and_then(TraceFile::events).expect("its checksums agree");
         let error = reader.find_map(Result::err).expect("too much");
         assert!(error.to_string().contains("the trailer counts other events"), "{error}");
     }
@@ -447,7 +439,7 @@ fn frames_that_are_not_what_a_trace_has() {
         let trace = whole.with_frame(&frame);
         let error = read(&trace).expect_err(what).to_string();
         assert!(error.lines().count() == 1, "{what}: {error}");
-        assert!(read_file(&Temporary::new("frame", &trace)).is_err(), "{what}");
+        assert!(read_file(&temporary(&trace)).is_err(), "{what}");
     }
 }
 

@@ -203,7 +203,7 @@ fn other_files_are_not_traces() {
 
 #[test]
 fn a_file_is_checked_before_its_events() {
-    let path = std::env::temp_dir().join(format!("ptarmigan-trace-{}.ptrace", std::process::id()));
+    let path = tempfile::NamedTempFile::new().expect("a temporary file").into_temp_path();
     let (bytes, summary) = write(&small());
     std::fs::write(&path, &bytes).expect("a temporary file");
     let file = TraceFile::open(&path).expect("a whole trace");
@@ -219,7 +219,6 @@ fn a_file_is_checked_before_its_events() {
         std::fs::write(&path, &bad).expect("a temporary file");
         assert!(TraceFile::open(&path).is_err(), "byte {n}");
     }
-    let _ = std::fs::remove_file(&path);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use object::{Object as _, ObjectSymbol as _};
 use ptsan_log::{Architecture, Content, Encoder, Header, Record, Written};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::{NamedTempFile, TempPath};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -17,21 +18,11 @@ fn replay(log: &Path, arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), text)
 }
 
-/// A file that is removed again.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, bytes: &[u8]) -> Self {
-        let path = std::env::temp_dir().join(format!("ptsan-{}-{name}", std::process::id()));
-        std::fs::write(&path, bytes).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Makes a file that is removed when it is dropped.
+fn temporary(bytes: &[u8]) -> TempPath {
+    let file = NamedTempFile::new().unwrap().into_temp_path();
+    std::fs::write(&file, bytes).unwrap();
+    file
 }
 
 #[test]
@@ -67,8 +58,8 @@ fn the_old_translation_that_riscv64_uses_is_found_at_the_program_s_access() {
 fn a_recorded_log_that_is_cut_anywhere_is_replayed_up_to_there() {
     let whole = std::fs::read(data("x86_64-without-flush.ptl")).unwrap();
     for length in (0..whole.len()).step_by(311).chain(whole.len() - 9..whole.len()) {
-        let part = Temporary::new("cut", &whole[..length]);
-        let (status, text) = replay(&part.0, &[]);
+        let part = temporary(&whole[..length]);
+        let (status, text) = replay(&part, &[]);
         // The table is freed in the last record but one.
         let found = text.contains("free-before-flush");
         assert_eq!(status, if found { 1 } else { 2 }, "{length}: {text}");
@@ -95,8 +86,8 @@ fn symbols_name_the_function_of_an_instruction() {
     log.record_at(symbol.address(), &table).unwrap();
     log.record_at(symbol.address() + 1, &table).unwrap();
     log.end(false).unwrap();
-    let log = Temporary::new("symbols", &log.into_sink().0);
-    let (status, text) = replay(&log.0, &["--symbols", image.to_str().unwrap()]);
+    let log = temporary(&log.into_sink().0);
+    let (status, text) = replay(&log, &["--symbols", image.to_str().unwrap()]);
     assert!(status == 1 && text.contains("double-allocate"), "{text}");
     let place = "at ptsan-cli/tests/recorded.rs:";
     assert!(text.contains(&format!("found in\n    ptsan_test_unmaps_a_page\n      {place}")), "{text}");
@@ -104,7 +95,7 @@ fn symbols_name_the_function_of_an_instruction() {
         text.contains(&format!("    record 1: allocated\n      in ptsan_test_unmaps_a_page {place}")),
         "{text}"
     );
-    let with = |format| replay(&log.0, &["--symbols", image.to_str().unwrap(), "--format", format]).1;
+    let with = |format| replay(&log, &["--symbols", image.to_str().unwrap(), "--format", format]).1;
     let json = with("json");
     let finding: serde_json::Value = serde_json::from_str(json.lines().nth(2).unwrap()).unwrap();
     let caller = &finding["found_in"][0];

@@ -30,6 +30,8 @@ enum CheckStep {
     Figures,
     /// Names of types.
     Names,
+    /// Formatters of quantities.
+    Units,
     /// Lints of the workspace.
     Lints,
     /// Unit tests of the library.
@@ -75,6 +77,7 @@ impl CheckStep {
                 command
             }
             CheckStep::Names => own("names"),
+            CheckStep::Units => own("units"),
             CheckStep::Lints => cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
             CheckStep::Tests => cargo("test -p ptarmigan --lib --quiet"),
         }

@@ -22,6 +22,7 @@ mod prose;
 mod repository;
 mod rooms;
 mod tokens;
+mod units;
 
 /// Checks of the workspace beside its tests.
 #[derive(Parser)]
@@ -36,7 +37,7 @@ enum Task {
     /// Builds and boots the kernel images under QEMU, and says which of them pass.
     Boot(boot::BootArgs),
     /// Runs the checks that take a few minutes: formatting, spelling, prose, words of pages,
-    /// order of modules, names of types, lints, unit tests of the library.
+    /// order of modules, names of types, quantities, lints, unit tests of the library.
     Check(check::CheckArgs),
     /// Runs the jobs of `.ci/jobs.toml`: all that each change has to pass, the ones that a change
     /// touches, or nightly ones in their turn.
@@ -53,6 +54,8 @@ enum Task {
     Pages,
     /// Counts type names that a crate defines more than once; fails above the limits of a list.
     Names(names::NamesArgs),
+    /// Checks that quantities are formatted by `ptarmigan-term` alone.
+    Units,
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),
     /// Makes the mistakes of the lists in `models`, and says which ones their tests do not notice.
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Task::Rooms => rooms::run(),
         Task::Pages => pages::run(),
         Task::Names(args) => names::run(&args),
+        Task::Units => units::run(),
         Task::Lines(args) => lines::run(&args),
         #[cfg(unix)]
         Task::Mistakes(args) => mistakes::run(&args),

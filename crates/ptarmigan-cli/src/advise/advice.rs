@@ -2,7 +2,7 @@
 use super::expect::Expect;
 use super::figures::{Figures, Saved};
 use super::program::work::LinuxWork;
-use ptarmigan_replay::terminal::words::count;
+use ptarmigan_term::Bytes;
 use serde::Serialize;
 
 /// Whom a piece of advice is for.
@@ -95,16 +95,7 @@ impl Place {
     /// Returns it as a part of a sentence.
     pub fn text(&self) -> String {
         let Place { program, mapping, address, bytes } = self;
-        format!("{mapping} of {program} at {address:#x}, {}", size(*bytes))
-    }
-}
-
-/// Formats a number of bytes, in KiB or MiB.
-pub fn size(bytes: u64) -> String {
-    if bytes < 10 << 20 {
-        format!("{} KiB", count(bytes >> 10))
-    } else {
-        format!("{} MiB", count(bytes >> 20))
+        format!("{mapping} of {program} at {address:#x}, {}", Bytes(*bytes))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The options of `ptarmigan advise`.
-use ptarmigan_replay::{Failure, Trace, parse_memory};
+use ptarmigan_replay::{Trace, parse_memory};
+use ptarmigan_term::Failure;
 use std::path::{Path, PathBuf};
 
 /// Say what would help a recorded program, and a kernel that runs it: each piece of advice with its

@@ -2,7 +2,8 @@
 use super::advice::{Advice, Details};
 use super::args::AdviseArgs;
 use crate::page_prices::PagePrices;
-use ptarmigan_replay::{Failure, Trace};
+use ptarmigan_replay::Trace;
+use ptarmigan_term::Failure;
 use serde::Serialize;
 
 /// A piece of advice, in short.

@@ -1,7 +1,8 @@
 //! Figures that a second recording should show, once a piece of advice is followed.
 use super::facts::Facts;
 use super::figures::{Figures, LEAST_SHARE, Saved};
-use ptarmigan_replay::terminal::words::{count, several};
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Count, Time};
 use serde::Serialize;
 
 /// A figure that every recording has, of some programs or of the whole.
@@ -51,16 +52,11 @@ impl Figure {
         }
     }
 
-    /// Formats seconds.
-    pub fn seconds(seconds: f64) -> String {
-        if seconds.abs() < 0.0995 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
-    }
-
     /// Formats an amount of this figure.
     pub fn amount(self, amount: f64) -> String {
         let (thing, which) = self.words();
         let text = match self {
-            Figure::ForkSeconds => Self::seconds(amount),
+            Figure::ForkSeconds => Time::from_secs(amount).to_string(),
             _ => several(amount.max(0.0).round() as u64, thing),
         };
         if which.is_empty() { text } else { format!("{text} {which}") }
@@ -69,8 +65,8 @@ impl Figure {
     /// Formats an amount of this figure without its name.
     pub fn bare(self, amount: f64) -> String {
         match self {
-            Figure::ForkSeconds => Self::seconds(amount),
-            _ => count(amount.max(0.0).round() as u64),
+            Figure::ForkSeconds => Time::from_secs(amount).to_string(),
+            _ => Count(amount.max(0.0).round() as u64).to_string(),
         }
     }
 
@@ -127,10 +123,7 @@ impl Expect {
 
     /// Returns it as a part of a sentence.
     pub fn text(&self) -> String {
-        let number = match self.figure {
-            Figure::ForkSeconds => Figure::seconds(self.without),
-            _ => count(self.without.round() as u64),
-        };
+        let number = self.figure.bare(self.without);
         let of =
             if self.programs.is_empty() { String::new() } else { format!(" ({})", self.programs.join(", ")) };
         format!("{} instead of {number}{of}", self.figure.amount(self.with))

@@ -1,6 +1,7 @@
 //! Counts of a replay, and the savings between two replays.
-use ptarmigan_replay::terminal::words::{count, several};
 use ptarmigan_replay::{CountedRun, OpClass};
+use ptarmigan_term::Count;
+use ptarmigan_term::words::several;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -169,7 +170,7 @@ impl Saved {
                 // The figure is in the document, and no reason to do anything.
                 1.. if (saved as f64) < of as f64 * LEAST_SHARE => {}
                 1.. => {
-                    let saved = count(saved.unsigned_abs());
+                    let saved = Count(saved.unsigned_abs());
                     less.push(format!("{saved} of {}{which} ({share})", several(of, thing)));
                 }
                 // Nor is this one, which every run differs by.

@@ -1,8 +1,9 @@
 //! Replays with and without.
 use super::figures::{Figures, Saved};
-use indicatif::ProgressBar;
 use ptarmigan_bench::clock::Clock;
-use ptarmigan_replay::{CountedMachine, CountedRun, Failure, SoloTrace};
+use ptarmigan_replay::{CountedMachine, CountedRun, SoloTrace};
+use ptarmigan_term::Failure;
+use ptarmigan_term::bar::ProgressBar;
 
 /// One side of a comparison: a recording on a machine.
 #[derive(Clone, Copy)]
@@ -40,7 +41,7 @@ impl Measure {
             usual: CountedMachine::usual(memory),
             rounds,
             clock: Clock::calibrate(),
-            spinner: ptarmigan_replay::terminal::bar::spinner(),
+            spinner: ptarmigan_term::bar::spinner(),
         }
     }
 

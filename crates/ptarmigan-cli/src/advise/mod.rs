@@ -32,10 +32,11 @@ use check::After;
 use facts::Facts;
 use measure::Measure;
 use ptarmigan::tlb::{CostModel, Costs};
-use ptarmigan_bench::term;
 use ptarmigan_replay::model;
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure, SoloTrace, Trace};
+use ptarmigan_replay::{SoloTrace, Trace};
+use ptarmigan_term::print;
+use ptarmigan_term::screen;
+use ptarmigan_term::{Context, Failure};
 use report::{Document, TraceReport};
 use std::process::ExitCode;
 
@@ -49,7 +50,7 @@ pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     // Before traces are read: prices are measured with forks, which a large process makes dear.
     let timed = args.whom != Whom::Kernel && args.rounds > 0;
     let prices = timed.then(|| PagePrices::measure().ok()).flatten();
-    let width = term::narrow().unwrap_or(text::COLUMNS);
+    let width = screen::narrow().unwrap_or(text::COLUMNS);
     let mut document = Document::default();
     for path in &args.traces {
         let report = one(args.open(path)?, args, costs, prices)?;

@@ -4,15 +4,14 @@ use super::check::Check;
 use super::expect::Expect;
 use super::figures::percent;
 use super::report::TraceReport;
-use ptarmigan_replay::terminal::words::{count, several};
+use ptarmigan_term::words::several;
+use ptarmigan_term::wrap::{self, STAYS};
+use ptarmigan_term::{Count, Time};
 
 /// The width of the text where the terminal has room for it.
 pub const COLUMNS: usize = 80;
 /// The most programs that a piece of advice lists.
 const SHOWN: usize = 6;
-/// Stands for a blank at which no line is broken.
-const STAYS: char = '\u{1}';
-
 /// Returns the result for a trace as text, with lines of at most `width` columns, except for words
 /// that are longer.
 pub fn text(report: &TraceReport, width: usize) -> String {
@@ -28,12 +27,12 @@ pub fn text(report: &TraceReport, width: usize) -> String {
         &format!(
             "{name}: {}{}, {}, {}, by {method}; {} made, {} at the peak, {} at the end of programs",
             several(*processes, "process"),
-            if *running > 0 { format!(" ({} running already)", count(*running)) } else { String::new() },
+            if *running > 0 { format!(" ({} running already)", Count(*running)) } else { String::new() },
             several(*events, "event"),
             several(whole.faults, "fault"),
             several(whole.tables_made, "table"),
-            count(whole.tables_peak),
-            count(whole.tables_at_end),
+            Count(whole.tables_peak),
+            Count(whole.tables_at_end),
         ),
     );
     let sum: f64 = whole.causes.values().map(|cause| cause.ns).sum();
@@ -44,7 +43,7 @@ pub fn text(report: &TraceReport, width: usize) -> String {
         shares.map(|(name, cause)| format!("{name} {}", percent(cause.ns / sum.max(1.0)))).collect();
     out.add(
         0,
-        &format!("The replay takes {:.2} ms. Page tables: {}.", whole.work_ns / 1e6, shares.join(", ")),
+        &format!("The replay takes {}. Page tables: {}.", Time::from_nanos(whole.work_ns), shares.join(", ")),
     );
     for note in &report.notes {
         out.add(0, &format!("Note: {note}"));
@@ -99,7 +98,7 @@ fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
     out.add(3, &advice.figure);
     let details = &advice.details;
     if let [_, _, ..] = details.programs.as_slice() {
-        let one = |share: &ProgramShare| format!("{} {}", share.name, count(share.count));
+        let one = |share: &ProgramShare| format!("{} {}", share.name, Count(share.count));
         let shares: Vec<String> = details.programs.iter().take(SHOWN).map(one).collect();
         out.add(3, &format!("By program: {}.", shares.join(", ")));
     }
@@ -127,27 +126,14 @@ struct Paragraphs {
 impl Paragraphs {
     /// Appends a paragraph, broken into lines that begin with `indent` blanks.
     fn add(&mut self, indent: usize, text: &str) {
-        let out = &mut self.text;
-        let mut column = 0;
         // A number stays with its unit.
         let text = text.replace(" %", &format!("{STAYS}%"));
-        for word in text.split_whitespace() {
-            let length = word.chars().count();
-            if column > indent && column + 1 + length > self.width {
-                out.push('\n');
-                column = 0;
-            }
-            if column == 0 {
-                out.push_str(&" ".repeat(indent));
-                column = indent;
-            } else {
-                out.push(' ');
-                column += 1;
-            }
-            out.extend(word.chars().map(|c| if c == STAYS { ' ' } else { c }));
-            column += length;
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let indent = " ".repeat(indent);
+        for line in wrap::lines(&words, self.width, &indent, &indent) {
+            self.text.push_str(&line);
+            self.text.push('\n');
         }
-        out.push('\n');
     }
 }
 

@@ -20,11 +20,12 @@ use clap::{Args, Subcommand};
 
 use ptarmigan_bench::json::Document;
 use ptarmigan_bench::report::BenchReport;
-use ptarmigan_bench::text::Text;
 use ptarmigan_bench::{Options, pages};
+use ptarmigan_replay::MachineName;
 use ptarmigan_replay::baseline::{self, BaselineArgs, BaselineRun, WithComparison};
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure, MachineName};
+use ptarmigan_term::print;
+use ptarmigan_term::text::Text;
+use ptarmigan_term::{Context, Failure};
 
 /// Measure parts of the library against contenders.
 #[derive(Args, Clone, Debug)]

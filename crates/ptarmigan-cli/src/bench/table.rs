@@ -6,7 +6,8 @@ use ptarmigan_bench::table::contender::{CasePages, TableContender};
 use ptarmigan_bench::table::{LibraryTree, TableYardstick, run};
 use ptarmigan_hosted::HostError;
 use ptarmigan_linux::Rules;
-use ptarmigan_replay::{Failure, MachineName, PerFormat};
+use ptarmigan_replay::{MachineName, PerFormat};
+use ptarmigan_term::Failure;
 
 use super::historic::historic;
 

@@ -3,7 +3,7 @@
 //! Calls that change page-table entries are timed by their size, on both sides of the number of
 //! pages above which the kernel flushes everything. Where the two lines meet, everything begins to
 //! be cheaper. docs/cost-models.md describes the method.
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 use std::process::ExitCode;
 
 mod args;

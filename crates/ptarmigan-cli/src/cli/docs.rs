@@ -1,6 +1,6 @@
 //! Documents that the installed command brings along.
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::terminal::print;
+use ptarmigan_term::Failure;
+use ptarmigan_term::print;
 use std::process::ExitCode;
 
 /// Print a document about the command, in Markdown.

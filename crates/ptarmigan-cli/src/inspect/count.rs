@@ -1,8 +1,8 @@
 //! Counts the contents of a trace.
-use indicatif::ProgressBar;
 use ptarmigan_replay::account::{Account, Programs, TimesReport};
 use ptarmigan_replay::flushes::{FlushSurvey, LinuxFlushes};
 use ptarmigan_replay::{Work, WorkSurvey, files};
+use ptarmigan_term::bar::ProgressBar;
 use ptarmigan_trace::{
     CloneKind, FaultFlags, Kind, Opening, Openings, ReadError, Sampled, TraceFile, Unseen,
 };
@@ -202,7 +202,7 @@ pub fn report(path: &Path) -> Result<Inspection, ReadError> {
         bytes,
         ..Inspection::default()
     };
-    let progress = ptarmigan_replay::terminal::bar::bar(summary.events, "reading");
+    let progress = ptarmigan_term::bar::bar(summary.events, "reading");
     count(file, &mut r, &progress)?;
     progress.finish_and_clear();
     let per_event = |n: u64| n as f64 / summary.events.max(1) as f64;

@@ -56,12 +56,18 @@ impl<'a> Word<'a> {
     }
 }
 
+/// Returns a time in milliseconds, exactly: programs read the lines of events.
+fn milliseconds(micros: u64) -> String {
+    let (whole, rest) = (micros / 1000, micros % 1000);
+    format!("{whole}.{rest:03}")
+}
+
 impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Event { task, cpu, kind } = self.event;
         write!(f, "{} ", self.number)?;
         match self.time {
-            Some(micros) => write!(f, "{}.{:03}", micros / 1000, micros % 1000)?,
+            Some(micros) => f.write_str(&milliseconds(micros))?,
             None => f.write_str("-")?,
         }
         write!(f, " cpu={cpu} task={task} {}", kind.name())?;
@@ -93,7 +99,7 @@ impl Line<'_> {
     /// Returns the event as a line of a CSV file. Fields that it does not have are empty.
     pub fn csv(&self) -> String {
         let Event { task, cpu, kind } = self.event;
-        let ms = self.time.map_or(String::new(), |micros| format!("{}.{:03}", micros / 1000, micros % 1000));
+        let ms = self.time.map_or(String::new(), milliseconds);
         let mut cells = vec![String::new(); FIELDS.split(' ').count()];
         let _ = kind.fields::<Infallible>(&mut |name, value| {
             let at = FIELDS.split(' ').position(|field| field == name);

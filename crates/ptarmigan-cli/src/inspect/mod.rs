@@ -7,8 +7,7 @@ mod work;
 
 use ptarmigan_bench::json::Document;
 use ptarmigan_replay::files;
-use ptarmigan_replay::terminal::{nearest, print};
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure, nearest, print};
 use ptarmigan_trace::{Kind, ReadError};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -68,7 +67,7 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     if args.json {
         print::stdout(&Document::with_schema(SCHEMA, &report).pretty().context("report")?)?;
     } else {
-        let width = ptarmigan_bench::term::narrow().unwrap_or(text::COLUMNS);
+        let width = ptarmigan_term::screen::narrow().unwrap_or(text::COLUMNS);
         print::stdout(
             &(text::table(&report, width)
                 + &work::requests(report.flushes.as_ref(), width)

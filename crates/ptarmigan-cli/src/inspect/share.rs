@@ -1,9 +1,10 @@
 //! Writes a copy of a trace for others, without names of files and functions.
 use super::{InspectArgs, problem};
-use ptarmigan_replay::terminal::output::Output;
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::terminal::words::several;
-use ptarmigan_replay::{Context, Failure, files};
+use ptarmigan_replay::files;
+use ptarmigan_term::output::Output;
+use ptarmigan_term::print;
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::Writer;
 use std::path::Path;
 

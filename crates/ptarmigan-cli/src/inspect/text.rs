@@ -1,8 +1,10 @@
 //! Prints the contents of a trace as text.
 use super::count::Inspection;
-use ptarmigan_replay::account::{Times, seconds_of};
+use ptarmigan_replay::account::Times;
 use ptarmigan_replay::flushes::LinuxFlushes;
-use ptarmigan_replay::terminal::words::{count, several, several_were};
+use ptarmigan_term::words::{several, several_were};
+use ptarmigan_term::wrap::{self, STAYS};
+use ptarmigan_term::{Bytes, Count, Mean, Time};
 use std::fmt::Write;
 
 /// The width of the text where the terminal has room for it.
@@ -15,9 +17,6 @@ const BESIDE: usize = 36;
 /// The columns that the table of calls takes.
 const TABLE: usize = VALUES + 63;
 
-/// Stands for a blank at which no line is broken.
-const STAYS: char = '\u{1}';
-
 /// Lines of names and values. Each value is broken between words.
 struct Lines {
     text: String,
@@ -29,35 +28,22 @@ impl Lines {
     fn add(&mut self, name: &str, value: &str) {
         let beside = self.width >= BESIDE;
         let indent = if beside { VALUES } else { 2 };
-        let mut line = match (beside, name) {
-            (true, name) => format!("{name:<VALUES$}"),
-            (false, "") => " ".repeat(indent),
-            (false, name) => format!("{name}\n{:indent$}", ""),
-        };
-        // The length of the line so far. A blank that stands twice is part of a column.
-        let mut used = indent;
-        let mut first = true;
-        for word in value.split_inclusive(' ') {
-            let length = word.trim_end().chars().count();
-            if !first && used + length > self.width {
-                line.truncate(line.trim_end().len());
-                line.push('\n');
-                line.push_str(&" ".repeat(indent));
-                used = indent;
-            }
-            line.push_str(word);
-            used += word.chars().count();
-            first = false;
+        let rest = " ".repeat(indent);
+        let first = if beside { format!("{name:<VALUES$}") } else { rest.clone() };
+        if !beside && !name.is_empty() {
+            let _ = writeln!(self.text, "{name}");
         }
-        let _ = writeln!(self.text, "{}", line.trim_end().replace(STAYS, " "));
+        for line in wrap::lines(value, self.width, &first, &rest) {
+            let _ = writeln!(self.text, "{line}");
+        }
     }
 
     /// Adds the times of calls by kind, the dearest first.
     fn calls(&mut self, times: &Times) {
         let table = self.width >= TABLE;
-        let of = |nanos: u64| seconds_of(nanos as f64 / 1e9);
+        let of = |nanos: u64| Time::from_nanos(nanos as f64).to_string();
         for (n, (call, time)) in times.dearest().into_iter().enumerate() {
-            let (calls, name) = (count(time.calls), call.name());
+            let (calls, name) = (Count(time.calls).to_string(), call.name());
             let [cpu, longest, clock, longest_by_clock] =
                 [time.nanos, time.longest, time.by_clock(), time.longest_by_clock].map(of);
             if !table {
@@ -102,12 +88,12 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     }
     t.add("name", &r.name);
     let cpus = n(r.cpus.into(), "CPU");
-    t.add("recorded", &format!("with {} on {}, {cpus}, pages of {} bytes", r.method, r.arch, r.page_bytes));
+    t.add("recorded", &format!("with {} on {}, {cpus}, pages of {}", r.method, r.arch, Bytes(r.page_bytes)));
     for (i, what) in r.unseen.iter().enumerate() {
         t.add(if i == 0 { "not seen" } else { "" }, what);
     }
     let threads = n(r.threads, "thread");
-    t.add("tasks", &format!("{} ({}, {threads})", count(r.tasks.into()), n(r.processes, "process")));
+    t.add("tasks", &format!("{} ({}, {threads})", Count(r.tasks.into()), n(r.processes, "process")));
     t.add("", &format!("{}, {}, {}", n(r.forks, "fork"), n(r.vforks, "vfork"), n(r.execs, "exec")));
     let running = &r.running;
     if running.processes > 0 {
@@ -124,10 +110,10 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         t.add("", "ran under another tracer or have 32 bits");
     }
     let f = &r.faults;
-    let (user, kernel) = (count(f.user), count(f.kernel));
-    t.add("faults", &format!("{} ({user} user, {kernel} kernel)", count(f.user + f.kernel)));
+    let (user, kernel) = (Count(f.user), Count(f.kernel));
+    t.add("faults", &format!("{} ({user} user, {kernel} kernel)", Count(f.user + f.kernel)));
     if r.access_seen {
-        let [read, write, fetch, present] = [f.read, f.write, f.exec, f.present].map(count);
+        let [read, write, fetch, present] = [f.read, f.write, f.exec, f.present].map(Count);
         t.add("", &format!("{read} read, {write} write, {fetch} fetch; {present} on present pages"));
     }
     if let Some(s) = &r.touched {
@@ -140,8 +126,11 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         t.add(
             "",
             &format!(
-                "{:.1} pages, {:.2} x 2 MiB, {:.2} x 1 GiB, {:.2} x 512 GiB",
-                s.pages, s.pte_regions, s.pmd_regions, s.pud_regions
+                "{} pages, {:.2} x 2 MiB, {:.2} x 1 GiB, {:.2} x 512 GiB",
+                Mean(s.pages),
+                Mean(s.pte_regions),
+                Mean(s.pmd_regions),
+                Mean(s.pud_regions)
             ),
         );
     } else {
@@ -155,30 +144,30 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
         t.add("", "no event explains, or that a call may have freed");
     }
     let s = &r.samples;
-    t.add("VmPTE", &format!("{} at exit, {} before exec", n(s.exit, "sample"), count(s.exec)));
+    t.add("VmPTE", &format!("{} at exit, {} before exec", n(s.exit, "sample"), Count(s.exec)));
     if running.samples > 0 {
-        t.add("", &format!("{} of processes that were running already", count(running.samples)));
+        t.add("", &format!("{} of processes that were running already", Count(running.samples)));
     }
-    t.add("", &format!("mean {:.2} tables, max {}", s.mean, count(s.max.into())));
+    t.add("", &format!("mean {:.2} tables, max {}", Mean(s.mean), Count(s.max.into())));
     if let Some(equal) = s.equal_to_regions {
-        t.add("", &format!("{} equal to the number of regions touched", count(equal)));
+        t.add("", &format!("{} equal to the number of regions touched", Count(equal)));
     }
-    t.add("events", &format!("{}, lost {}", count(r.events), count(r.lost)));
+    t.add("events", &format!("{}, lost {}", Count(r.events), Count(r.lost)));
     let kinds = r.by_kind.iter().filter(|(_, n)| **n > 0);
-    t.cells(&kinds.map(|(name, n)| format!("{name:<11} {}", count(*n))).collect::<Vec<_>>());
+    t.cells(&kinds.map(|(name, n)| format!("{name:<11} {}", Count(*n))).collect::<Vec<_>>());
     if let Some(flushes) = &r.flushes {
         add_flushes(&mut t, flushes);
     }
     if !r.advice.is_empty() {
         let advice: Vec<String> =
-            r.advice.iter().map(|(a, n)| format!("{}{STAYS}{}", advice_name(*a), count(*n))).collect();
+            r.advice.iter().map(|(a, n)| format!("{}{STAYS}{}", advice_name(*a), Count(*n))).collect();
         t.add("madvise", &advice.join(", "));
     }
     t.add(
         "file",
         &format!(
-            "{}, {:.3} per event ({:.2} before compression)",
-            n(r.bytes, "byte"),
+            "{}, {:.3} bytes per event ({:.2} before compression)",
+            Bytes(r.bytes),
             r.bytes_per_event,
             r.row_bytes_per_event
         ),
@@ -190,10 +179,10 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
 fn add_flushes(t: &mut Lines, flushes: &LinuxFlushes) {
     let LinuxFlushes { carried_out, requested, for_others, wrong_cpu, at_switches, .. } = flushes;
     if carried_out.total() + requested.total() + for_others.total() + wrong_cpu + at_switches > 0 {
-        let [page, range, full] = carried_out.by_size().map(count);
-        let carried_out = count(carried_out.total());
+        let [page, range, full] = carried_out.by_size().map(Count);
+        let carried_out = Count(carried_out.total());
         t.add("flushes", &format!("{carried_out} ({page} of one page, {range} of a range, {full} full)"));
-        let (for_others, wrong_cpu) = (count(for_others.total()), count(*wrong_cpu));
+        let (for_others, wrong_cpu) = (Count(for_others.total()), Count(*wrong_cpu));
         let requested = several(requested.total(), "request");
         t.add(
             "",

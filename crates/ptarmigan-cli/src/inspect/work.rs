@@ -2,6 +2,7 @@
 use crate::rows;
 use ptarmigan_replay::flushes::{LinuxFlushes, ProgramRequests};
 use ptarmigan_replay::{FunctionWork, MappingWork, Work};
+use ptarmigan_term::{Count, Time};
 use std::fmt::Write;
 
 /// The most rows of a table.
@@ -18,7 +19,7 @@ pub(super) fn tables(work: &Work, width: usize) -> String {
     table(&mut text, "faults by mapping", &head, &rows, work.mappings.len(), width);
     for functions in rows::functions(work) {
         let timed = functions.is_timed();
-        let numbers = format!("{:>10}   share{}", functions.counts, if timed { "   seconds" } else { "" });
+        let numbers = format!("{:>10}   share{}", functions.counts, if timed { "      time" } else { "" });
         let head = [numbers, "program: function".to_owned()];
         let rows = &functions.rows;
         let lines: Vec<Row> = rows.iter().take(TOP).map(|row| function(row, timed)).collect();
@@ -35,7 +36,7 @@ pub(super) fn requests(flushes: Option<&LinuxFlushes>, width: usize) -> String {
     let row = |row: &ProgramRequests| {
         let requests = row.requested.total();
         let share = 100.0 * requests as f64 / all.max(1) as f64;
-        [format!("{requests:>10} {share:>5.1} %"), format!("{}: {}", row.program, row.cause.name())]
+        [format!("{:>10} {share:>5.1} %", Count(requests)), format!("{}: {}", row.program, row.cause.name())]
     };
     let rows: Vec<Row> = requests.iter().take(TOP).map(row).collect();
     let head = ["  requests   share", "program: cause"].map(str::to_owned);
@@ -50,7 +51,11 @@ fn table(text: &mut String, title: &str, head: &Row, rows: &[Row], all: usize, w
     if rows.is_empty() {
         return;
     }
-    let more = if all > rows.len() { format!(", the first {} of {all}", rows.len()) } else { String::new() };
+    let more = if all > rows.len() {
+        format!(", the first {} of {}", rows.len(), Count(all as u64))
+    } else {
+        String::new()
+    };
     let _ = writeln!(text, "\n{}", cut(&format!("{title}{more}"), width));
     for [numbers, names] in std::iter::once(head).chain(rows) {
         let between = if width < NARROW { "\n    " } else { "  " };
@@ -70,18 +75,18 @@ fn cut(line: &str, width: usize) -> String {
 
 fn mapping(row: &MappingWork) -> Row {
     [
-        format!("{:>10} {:>5.1} %", row.faults, 100.0 * row.share),
+        format!("{:>10} {:>5.1} %", Count(row.faults), 100.0 * row.share),
         format!("{:<14}  {}", rows::address(row), rows::mapping(row)),
     ]
 }
 
 fn function(row: &FunctionWork, timed: bool) -> Row {
-    let seconds = match (timed, row.seconds) {
-        (true, Some(seconds)) => format!("  {seconds:>8.3}"),
+    let time = match (timed, row.seconds) {
+        (true, Some(secs)) => format!("  {:>8}", Time::from_secs(secs)),
         (true, None) => format!("  {:>8}", "-"),
         (false, _) => String::new(),
     };
-    [format!("{:>10} {:>5.1} %{seconds}", row.events, 100.0 * row.share), rows::function(row)]
+    [format!("{:>10} {:>5.1} %{time}", Count(row.events), 100.0 * row.share), rows::function(row)]
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! and TLB flushes from the kernel's tracepoints. `perf` (no privileges) reads user-mode faults
 //! from a perf event and everything else by ptrace. Both use ptrace for state that no event
 //! reports: the areas that execve makes, and `VmPTE`, the kernel's own count of page-table pages.
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 use std::process::ExitCode;
 
 mod args;

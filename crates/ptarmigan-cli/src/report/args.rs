@@ -1,7 +1,8 @@
 //! The options of `ptarmigan report`.
 use ptarmigan::params::{Params, UserPte};
 use ptarmigan_linux::Trim;
-use ptarmigan_replay::{Choice, Failure, PolicyName, parse_memory};
+use ptarmigan_replay::{Choice, PolicyName, parse_memory};
+use ptarmigan_term::{Bytes, Failure};
 use std::path::PathBuf;
 
 /// Write a page about the table pages of recorded programs: one HTML file with pictures that needs
@@ -97,8 +98,8 @@ impl ReportArgs {
         if !self.userpte.is_empty() && self.low >= self.memory {
             return Err(Failure::new(format!(
                 "--low {} MiB of --memory {} MiB leaves no high memory: give less --low",
-                self.low >> 20,
-                self.memory >> 20
+                Bytes(self.low).mib(),
+                Bytes(self.memory).mib()
             )));
         }
         Ok(())

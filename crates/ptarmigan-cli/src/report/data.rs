@@ -2,7 +2,8 @@
 use super::collect::Figures;
 use super::timeline;
 use crate::csv;
-use ptarmigan_replay::{Cause, Context, Failure, Flushes};
+use ptarmigan_replay::{Cause, Flushes};
+use ptarmigan_term::{Context, Failure};
 use serde_json::{Map, Value, json};
 
 /// The number of the form that the JSON documents have. It changes when a field goes or means

@@ -10,7 +10,6 @@
 mod args;
 mod collect;
 mod data;
-mod draw;
 mod page;
 mod short;
 mod timeline;
@@ -21,9 +20,10 @@ pub use args::ReportArgs;
 use crate::advise::Effort;
 use args::HowAdvice;
 use collect::{AdviceFigures, Figures, PlacedFigures};
-use ptarmigan_replay::terminal::output::Output;
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure, ObservedTrace, Trace};
+use ptarmigan_replay::{ObservedTrace, Trace};
+use ptarmigan_term::output::Output;
+use ptarmigan_term::print;
+use ptarmigan_term::{Bytes, Context, Failure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -116,7 +116,7 @@ impl Place {
             Place::StandardOutput => print::stdout(text),
             Place::File(path, output) => {
                 output.write(text.as_bytes())?;
-                print::error(&format!("{}: {}, {what}", path.display(), words::size(text.len() as u64)));
+                print::error(&format!("{}: {}, {what}", path.display(), Bytes(text.len() as u64)));
                 Ok(())
             }
         }

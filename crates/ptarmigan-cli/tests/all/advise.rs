@@ -1,6 +1,7 @@
 //! `ptarmigan advise` on programs made for it, each also in a corrected form: its predictions are
 //! compared with recordings of both. `advise/README.md` describes each program.
 use crate::program::{Ran, Temporary, crate_file, fed, program, ptarmigan, reader_goes_away, text};
+use ptarmigan_term::Time;
 use ptarmigan_trace::{
     Arch, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Unseen, Writer,
 };
@@ -560,9 +561,9 @@ fn flushes_are_priced_with_costs_that_are_given() {
     assert!(linux >= 50.0 * 262_144.0 * 8.39 && planner < linux / 10.0, "{found:#}");
     let cheapest = (0..4).map(price).fold(f64::INFINITY, f64::min);
     let says = format!(
-        "flushes take {:.0} us instead of {:.0} us ({:.0} % of what flushes cost",
-        cheapest / 1000.0,
-        linux / 1000.0,
+        "flushes take {} instead of {} ({:.0} % of what flushes cost",
+        Time::from_nanos(cheapest),
+        Time::from_nanos(linux),
         100.0 * (linux - cheapest) / linux
     );
     assert!(figure(found).contains(&says), "{says}: {found:#}");

@@ -85,7 +85,7 @@ fn advice_names_program_mapping_and_function() {
     assert_eq!((&place["address"], &place["bytes"]), (&(BASE << 12).into(), &(8 << 20).into()));
     assert_eq!(found["caller"], "load (store.c:12): 75 % of those of app");
     let text = crate::program::ptarmigan(&["advise", "--rounds", "0", file.path()]).good();
-    assert!(text.contains("\n   Where: shared memory cache of app at 0x8000000000, 8,192 KiB."), "{text}");
+    assert!(text.contains("\n   Where: shared memory cache of app at 0x8000000000, 8 MiB."), "{text}");
     assert!(text.contains("\n   Function: load (store.c:12): 75 % of those of app."), "{text}");
     assert!(text.contains("\n   A second recording should show: 4 faults instead of 2,048 (app)."), "{text}");
     assert!(!figure(found).contains("By program"), "one program is in the title: {found:#}");
@@ -96,14 +96,14 @@ fn advice_in_short_has_its_place_and_function_in_one_line() {
     let dir = Dir::new("short-place");
     let file = named();
     let text = report(&[file.path(), "--markdown"]).out;
-    let line = "\n   Where: shared memory cache of app at 0x8000000000, 8,192 KiB. Function: load (store.c:12): 75 % \
+    let line = "\n   Where: shared memory cache of app at 0x8000000000, 8 MiB. Function: load (store.c:12): 75 % \
                 of those of app.\n";
     assert!(text.contains(line), "{text}");
     let page = dir.path("page.html");
     assert_eq!(report(&[file.path(), "-o", &page]).status, Some(0));
     let html = dir.read("page.html");
     assert!(
-        html.contains("<br>Where: shared memory cache of app at 0x8000000000, 8,192 KiB. Function: "),
+        html.contains("<br>Where: shared memory cache of app at 0x8000000000, 8 MiB. Function: "),
         "{html}"
     );
     // A recording without either has no such line.

@@ -23,6 +23,7 @@ mod report_short;
 mod rules;
 mod share;
 mod terminal;
+mod units;
 mod usage;
 
 /// The program that is tested.

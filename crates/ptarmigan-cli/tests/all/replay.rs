@@ -410,7 +410,7 @@ fn a_machine_that_this_host_cannot_hold_is_refused_before_anything_is_read() {
         return;
     }
     let ran = ptarmigan(&["replay", "--memory", "8T", "/does/not/exist"]);
-    one_line(&ran, 1, "--memory 8T: frame records take 1/256 of it, 32.0 GiB, and this host has ");
+    one_line(&ran, 1, "--memory 8T: frame records take 1/256 of it, 32 GiB, and this host has ");
     assert!(ran.err.contains("left; give at most --memory "), "{}", ran.err);
 }
 

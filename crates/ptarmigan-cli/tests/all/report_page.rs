@@ -244,11 +244,11 @@ fn lines_of_time_name_their_recording_and_calls_that_were_not_made_are_none() {
     for line in ["<b>A · one: ", "<b>B · two: "] {
         assert!(html.contains(line), "{line}: {html}");
     }
-    let expected = "<td>4.0 ms in 1</td><td>none</td><td>–</td>";
+    let expected = "<td>4 ms in 1</td><td>none</td><td>–</td>";
     assert_eq!(row(&html, "forks").as_deref(), Some(expected), "B has times, and no fork");
     assert_eq!(row(&html, "CPU time"), None, "neither has it");
     let html = page(&dir, &[&fork, &with("three", None), "--advice", "none"]);
-    let expected = "<td>4.0 ms in 1</td><td>not recorded</td><td>–</td>";
+    let expected = "<td>4 ms in 1</td><td>not recorded</td><td>–</td>";
     assert_eq!(row(&html, "forks").as_deref(), Some(expected), "B has no times of calls");
     assert_eq!(between(&html, "Each bar counts the flushes in one of ", " equal").len(), 1);
     assert!(!html.contains(" (A) and 320 (B)"), "as many parts for both");

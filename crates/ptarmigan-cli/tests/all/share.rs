@@ -181,7 +181,7 @@ fn rows_by_mapping_and_by_function_are_those_of_inspect() {
     let markdown = ptarmigan(&["report", &file, "--markdown"]).good();
     assert!(
         markdown
-            .contains("\n- 100 % of forks by caller: app: start\\_worker (work.c:34) in secretd, 1.250 s\n"),
+            .contains("\n- 100 % of forks by caller: app: start\\_worker (work.c:34) in secretd, 1.2 s\n"),
         "{markdown}"
     );
 }

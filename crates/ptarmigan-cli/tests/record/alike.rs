@@ -123,7 +123,7 @@ fn the_line_of_a_short_script_has_no_more_time_in_calls_than_in_the_kernel() {
         let kernel = number(&times["kernel_seconds"]);
         assert!(in_calls > 0.0 && in_calls <= kernel, "{method}: {in_calls} of {kernel} s: {times}");
         let line = times["line"].as_str().expect("a line");
-        assert!(line.contains("CPU-seconds in the kernel"), "{method}: {line}");
+        assert!(line.contains("CPU time in the kernel"), "{method}: {line}");
     }
 }
 

@@ -45,7 +45,14 @@ fn a_process_whose_threads_start_programs_all_the_time_is_recorded() {
 /// longer, and the line says so.
 fn stood_at_most(pid: i32, line: &str) {
     let (_, time) = line.split_once("stood still for ").expect("a stop");
-    let time: f64 = time.split(' ').next().expect("a time").parse().expect("a number");
+    let mut words = time.split([' ', ',', ';']);
+    let time: f64 = words.next().expect("a time").parse().expect("a number");
+    let time = match words.next() {
+        Some("µs") => time / 1e3,
+        Some("ms") => time,
+        Some("s") => time * 1e3,
+        unit => panic!("{unit:?}: {line}"),
+    };
     let mapped = field(&pid.to_string(), "VmSize:") / (100 << 10) + 1;
     let most = 20.0 * mapped as f64;
     assert!(time <= most || line.contains("as the machine was busy"), "at most {most} ms: {line}");

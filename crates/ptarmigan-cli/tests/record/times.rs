@@ -87,7 +87,7 @@ fn forks_of_a_large_process_take_as_long_as_the_program_says() {
         let faults = times["faults"].as_f64().expect("a number");
         assert!((0.98..1.1).contains(&(minor / faults)), "{times}");
         let line = times["line"].as_str().expect("a line");
-        assert!(line.contains(" CPU-seconds in the kernel; 20 forks took "), "{line}");
+        assert!(line.contains(" CPU time in the kernel; 20 forks took "), "{line}");
         let programs = times["programs"].as_array().expect("programs");
         assert_eq!((programs.len(), &programs[0]["name"]), (1, &"program".into()), "{times}");
         // Of a call that stops, the stops are no part.

@@ -23,7 +23,8 @@ use ptarmigan_bench::rounds::RoundLine;
 use ptarmigan_bench::stats::median;
 use ptarmigan_bench::table::contender::CasePages;
 use ptarmigan_cli::bench::historic::historic;
-use ptarmigan_replay::{EitherMachine, Failure, MachineName, PerFormat, ReplayHost, WalkingMmu};
+use ptarmigan_replay::{EitherMachine, MachineName, PerFormat, ReplayHost, WalkingMmu};
+use ptarmigan_term::{Failure, Time};
 
 /// Children per round.
 pub const FORKS: u32 = 128;
@@ -261,7 +262,7 @@ fn measure(
         if let (Some(far), Some(near)) = (report.value("stride", name), report.value("same-table", name)) {
             // Of the faults in one table, one needs a table as well.
             let table = (far - near) * f64::from(PAGES) / f64::from(PAGES - 1);
-            report.notes.push(format!("{name}: {table:.1} ns of a fault are its table"));
+            report.notes.push(format!("{name}: {:.3} of a fault are its table", Time::from_nanos(table)));
         }
     }
     Ok(report)

@@ -5,7 +5,7 @@ use super::window::RealWindow;
 use ptarmigan::tlb::{CostModel, Costs, Plan, SlotSet};
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_bench::stats::median;
-use ptarmigan_replay::terminal::bar;
+use ptarmigan_term::bar;
 
 /// Sizes of stale sets, from 1 to 1,024.
 const SIZES: usize = 64;

@@ -10,7 +10,8 @@ use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::stats::median;
 use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb, StoreSlots, Wired};
 use ptarmigan_linux::LinuxPool;
-use ptarmigan_replay::terminal::bar;
+use ptarmigan_term::Time;
+use ptarmigan_term::bar;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
@@ -241,12 +242,13 @@ fn report(times: &[Vec<Vec<f64>>]) -> Part {
             _ => continue,
         };
         notes.push(format!(
-            "{}: {:.1} ns at the least (bar: {bar:.0}){}; its {} locked operations alone {:.1}",
+            "{}: {:.3} at the least (bar: {}){}; its {} locked operations alone {:.3}",
             case.name,
-            least(0),
+            Time::from_nanos(least(0)),
+            Time::from_nanos(bar),
             verdict(least(0) <= bar),
             case.locked,
-            least(4)
+            Time::from_nanos(least(4))
         ));
         notes.push(format!(
             "{}: two threads {two:.2} x one (bar: 1.25){}, Linux's {times_linux:.1} x ours (bar: 3){}",

@@ -3,6 +3,7 @@ use super::case::{RULES, name};
 use super::plans::TimedCase;
 use super::report::{Part, row};
 use ptarmigan::tlb::{Costs, Plan};
+use ptarmigan_term::Time;
 
 /// Sizes that are shown; the nearest ones that were timed.
 const SIZES: [usize; 5] = [1, 17, 114, 512, 1024];
@@ -36,19 +37,19 @@ pub(super) fn part(cases: &[TimedCase], here: &Costs, priced: &[Priced<'_>]) -> 
             }
         }
     }
-    let ns = |ps: u64| ps as f64 / 1e3;
+    let time = |ps: u64| Time::from_nanos(ps as f64 / 1e3);
     let notes = vec![
         format!(
-            "costs of this host, of this run: page {:.0} ns, run {:.0}, window {:.0}, over a slot {:.1},",
-            ns(here.page_hashed),
-            ns(here.run),
-            ns(here.window),
-            ns(here.ranged_page)
+            "costs of this host, of this run: page {}, run {}, window {}, over a slot {},",
+            time(here.page_hashed),
+            time(here.run),
+            time(here.window),
+            time(here.ranged_page)
         ),
         format!(
-            "a present one {:.1} more, a live one {:.1} to come back",
-            ns(here.page_hashed - here.page.min(here.page_hashed)),
-            ns(here.refill)
+            "a present one {} more, a live one {} to come back",
+            time(here.page_hashed - here.page.min(here.page_hashed)),
+            time(here.refill)
         ),
     ];
     Part { title: "Sweeps by plan: real slots of this host, and prices".to_owned(), rows, notes }

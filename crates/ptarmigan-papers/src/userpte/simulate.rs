@@ -13,8 +13,9 @@ use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostTables};
-use ptarmigan_replay::terminal::bar;
 use ptarmigan_replay::{Context, EitherMachine, Failure, ReplayHost, WalkingMmu};
+use ptarmigan_term::Bytes;
+use ptarmigan_term::bar;
 use std::fmt::{Result as Written, Write as _};
 
 /// How much smaller the machine is.
@@ -179,8 +180,8 @@ fn write(text: &mut Text, low: &LowMemory, cases: &[SimCase], left_out: u32) -> 
     writeln!(text, "{processes} sparse processes on the library: who gets no memory (counts)")?;
     writeln!(
         text,
-        "machines of 1/{SCALE} of RAM, {} MiB low, records of 32 bytes a page taken from it;",
-        low.bytes >> 20
+        "machines of 1/{SCALE} of RAM, {} low, records of 32 bytes a page taken from it;",
+        Bytes(low.bytes)
     )?;
     writeln!(text, "data in 1/{DATA} of high memory, each frame mapped {SHARING} times\n")?;
     let mut table = TextTable::new(

@@ -3,6 +3,7 @@ use super::model::{FRAME, LowMemory, Records, leaf_bytes, sharing_of, span};
 use super::report::{Part, Row, row};
 use ptarmigan::params::AutoParams;
 use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_term::Bytes;
 use std::fmt::{Result as Written, Write as _};
 
 /// Rows and columns of the tables: memory sizes and sparseness.
@@ -22,7 +23,7 @@ pub(super) fn used(one_in: u32) -> f64 {
 
 /// Formats a memory size.
 pub(super) fn size(bytes: u64) -> String {
-    if bytes.is_multiple_of(1 << 30) { format!("{}G", bytes >> 30) } else { format!("{}M", bytes >> 20) }
+    Bytes(bytes).option()
 }
 
 fn mib(bytes: f64) -> f64 {
@@ -103,7 +104,7 @@ fn write(text: &mut Text, grid: &Grid) -> Written {
         Some(percent) => format!("{percent} % of memory is mapped"),
         None => "all high memory is mapped".to_owned(),
     };
-    writeln!(text, "kernel and slabs {} MiB, {spaces} spaces, {mapped}", kernel >> 20)?;
+    writeln!(text, "kernel and slabs {}, {spaces} spaces, {mapped}", Bytes(kernel))?;
     writeln!(text, "1/N: one of N entries of a table is in use. S: mappings of a frame, mean")?;
     for records in Records::ALL {
         let each = match records {

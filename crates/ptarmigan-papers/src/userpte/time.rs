@@ -23,8 +23,9 @@ use crate::welch::{Summary, Welch};
 use ptarmigan::params::{AutoParams, UserPte};
 use ptarmigan_bench::clock::thread_time;
 use ptarmigan_bench::text::{Text, TextTable};
-use ptarmigan_replay::terminal::bar;
 use ptarmigan_replay::{Failure, PlacedMachine, PlacedRun, PlacedTrace};
+use ptarmigan_term::Bytes;
+use ptarmigan_term::bar;
 use std::fmt::{Result as Written, Write as _};
 use std::path::Path;
 use std::time::Instant;
@@ -212,7 +213,7 @@ fn write(text: &mut Text, samples: &[Vec<Sample>], machine: &PlacedMachine, runs
     }
     let data = if *touch_data { "cleared and copied" } else { "not backed" };
     let copies = if *copies > 1 { format!(", {copies} copies at once") } else { String::new() };
-    writeln!(text, "{} MiB, {} MiB of them low; data frames {data}{copies}\n", memory >> 20, low >> 20)?;
+    writeln!(text, "{}, {} of them low; data frames {data}{copies}\n", Bytes(*memory), Bytes(*low))?;
     let mut table = TextTable::new(&[&[""], &PLACEMENTS[..]].concat(), &[-17, 20, 20, 20]);
     for quantity in &QUANTITIES {
         let values = samples.iter().map(|of| {

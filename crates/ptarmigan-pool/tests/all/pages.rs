@@ -481,7 +481,8 @@ fn a_node_without_memory_takes_that_of_others() {
 
 #[test]
 fn the_host_s_description_of_its_nodes_is_read() {
-    let root = std::env::temp_dir().join(format!("ptarmigan-nodes-{}", std::process::id()));
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let root = directory.path().to_owned();
     let node = |n: u32, cpus: &str| {
         let dir = root.join(format!("node{n}"));
         std::fs::create_dir_all(&dir).expect("a directory of the test's own");
@@ -500,7 +501,7 @@ fn the_host_s_description_of_its_nodes_is_read() {
     node(2, "2-x\n");
     let error = Topology::read(&root).expect_err("x is no CPU");
     assert!(error.to_string().contains("2-x"), "{error}");
-    std::fs::remove_dir_all(&root).expect("the test's own");
+    directory.close().expect("the test's own");
     assert!(Topology::read(&root).is_err());
     assert!(Topology::detect().nodes() >= 1);
 }

@@ -1,6 +1,7 @@
 //! The account as one line.
 use super::{Account, Call, Family, Times};
-use crate::terminal::words::{count, several};
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Count, Time};
 
 impl Account {
     /// Returns the account as a sentence, without a full stop: elapsed time, CPU time in the
@@ -10,12 +11,12 @@ impl Account {
             return None;
         }
         let total = self.total();
-        let mut parts = vec![seconds(self.elapsed)];
+        let mut parts = vec![Time::from_micros(self.elapsed as f64).to_string()];
         if total.is_measured() {
             parts.push(format!(
-                "{} of {} CPU-seconds in the kernel",
-                number(total.kernel as f64 / 1e6),
-                number(total.cpu() as f64 / 1e6)
+                "{} of {} CPU time in the kernel",
+                Time::from_micros(total.kernel as f64),
+                Time::from_micros(total.cpu() as f64)
             ));
         }
         let costs = costs(&total, self.elapsed);
@@ -48,7 +49,7 @@ impl Account {
         if let Some(nanos) = self.stop_cost {
             remarks.push(format!(
                 "Calls were timed between stops; about {} for the stops of each is taken off.",
-                seconds_of(nanos as f64 / 1e9)
+                Time::from_nanos(nanos as f64)
             ));
         }
         remarks
@@ -65,7 +66,7 @@ fn longest(total: &Times) -> Option<String> {
     let (call, time) = made.max_by_key(|(_, time)| time.longest_by_clock)?;
     let long = time.longest_by_clock;
     let waited = long >= LONG && long / 2 >= time.longest;
-    waited.then(|| format!("longest call by the clock: {}, {}", call.name(), seconds_of(long as f64 / 1e9)))
+    waited.then(|| format!("longest call by the clock: {}, {}", call.name(), Time::from_nanos(long as f64)))
 }
 
 /// Returns the calls and faults that took at least a hundredth of the CPU time or, if that is not
@@ -83,9 +84,9 @@ fn costs(total: &Times, elapsed: u64) -> Vec<String> {
     let measured = total.faults_about().filter(|_| total.is_measured());
     if let Some(micros) = measured.filter(|micros| *micros as f64 / 1e6 >= enough) {
         let other = if micros > total.faults * DEAREST { " and other calls" } else { "" };
-        let faults = count(rounded(total.faults));
+        let faults = Count(total.faults).rounded();
         let ending = if total.faults == 1 { "" } else { "s" };
-        costs.push(format!("{faults} fault{ending}{other} about {}", seconds(micros)));
+        costs.push(format!("{faults} fault{ending}{other} about {}", Time::from_micros(micros as f64)));
     }
     if costs.is_empty() {
         let dearest = Family::ALL.into_iter().max_by_key(|family| total.family(*family).nanos);
@@ -99,16 +100,16 @@ fn costs(total: &Times, elapsed: u64) -> Vec<String> {
 fn cost(total: &Times, family: Family, first: bool) -> String {
     let took = if first { "took " } else { "" };
     let time = total.family(family);
-    let said = |calls: String, nanos: u64| format!("{calls} {took}{}", seconds_of(nanos as f64 / 1e9));
+    let said = |calls: String, nanos: u64| format!("{calls} {took}{}", Time::from_nanos(nanos as f64));
     let mut made = total.dearest();
     made.retain(|(call, _)| Family::of(*call) == family);
     match made[..] {
         [(call, one)] if family == Family::Mappings => {
-            said(format!("{} {}", count(one.calls), call.name()), one.nanos)
+            said(format!("{} {}", Count(one.calls), call.name()), one.nanos)
         }
         [(call, one), _, ..] => {
-            let of_it = format!("{} {}", count(one.calls), call.name());
-            let dearest = seconds_of(one.seconds());
+            let of_it = format!("{} {}", Count(one.calls), call.name());
+            let dearest = Time::from_secs(one.seconds());
             format!("{} ({of_it} {dearest})", said(counted(time.calls, family), time.nanos))
         }
         _ => said(counted(time.calls, family), time.nanos),
@@ -124,39 +125,9 @@ fn counted(n: u64, family: Family) -> String {
     let ending = if n == 1 { "" } else { "s" };
     // The ending belongs to the first word.
     match noun.split_once(' ') {
-        Some((first, rest)) => format!("{} {first}{ending} {rest}", count(n)),
-        None => format!("{} {noun}{ending}", count(n)),
+        Some((first, rest)) => format!("{} {first}{ending} {rest}", Count(n)),
+        None => format!("{} {noun}{ending}", Count(n)),
     }
-}
-
-/// Rounds to three digits.
-fn rounded(n: u64) -> u64 {
-    let unit = 10u64.pow(n.checked_ilog10().unwrap_or(0).saturating_sub(2));
-    (n + unit / 2) / unit * unit
-}
-
-/// Formats seconds with two digits.
-fn number(seconds: f64) -> String {
-    match seconds {
-        s if s >= 9.95 => format!("{s:.0}"),
-        s if s >= 0.995 => format!("{s:.1}"),
-        s if s >= 0.0995 => format!("{s:.2}"),
-        s => format!("{s:.3}"),
-    }
-}
-
-/// Formats a time with two digits, as "3.1 s", "36 ms" and "420 µs".
-pub fn seconds_of(seconds: f64) -> String {
-    match seconds {
-        s if s >= 0.0995 => format!("{} s", number(s)),
-        s if s >= 0.000_995 => format!("{} ms", number(s * 1e3)),
-        s => format!("{:.0} µs", s * 1e6),
-    }
-}
-
-/// Formats microseconds.
-fn seconds(micros: u64) -> String {
-    seconds_of(micros as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -164,11 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_two_digits() {
-        let times = [0.94, 12.6, 3.13159, 0.0999, 0.0361, 0.00042].map(seconds_of);
-        assert_eq!(times, ["0.94 s", "13 s", "3.1 s", "0.10 s", "36 ms", "420 µs"]);
-        assert_eq!(count(rounded(315_728)), "316,000");
-        assert_eq!([0, 7, 1234].map(|n| count(rounded(n))), ["0", "7", "1,230"]);
+    fn calls_have_their_noun() {
         assert_eq!(counted(1, Family::Mappings), "1 call on mappings");
         assert_eq!(counted(1000, Family::Mappings), "1,000 calls on mappings");
     }

@@ -9,11 +9,11 @@
 mod line;
 mod sums;
 
-pub use line::seconds_of;
 pub use ptarmigan_trace::Call;
 pub use sums::{CallTime, Family, Times};
 
-use crate::terminal::words::{count, several};
+use ptarmigan_term::Count;
+use ptarmigan_term::words::several;
 use ptarmigan_trace::{CloneKind, Event, Kind, Note, Opening, Openings, Unseen};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ impl Programs {
     /// Returns the part that was recorded, `1 of 3,230 programs`, or `None` if that is all.
     pub fn part(self) -> Option<String> {
         let all = self.recorded.saturating_add(self.unrecorded);
-        (self.unrecorded > 0).then(|| format!("{} of {}", count(self.recorded), several(all, "program")))
+        (self.unrecorded > 0).then(|| format!("{} of {}", Count(self.recorded), several(all, "program")))
     }
 
     /// Returns a clause that follows a statement about all that was recorded: nothing, if all was.

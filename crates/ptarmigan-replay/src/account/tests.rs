@@ -78,8 +78,8 @@ fn times_belong_to_the_program_that_the_task_ran() {
     assert_eq!(
         account.line().as_deref(),
         Some(
-            "4.1 s; 0.64 of 0.94 CPU-seconds in the kernel; 1 fork took 0.30 s, 1 exec 20 ms, 1 exit 40 ms, \
-             2 calls on mappings 12 ms (1 mmap 7.0 ms), 3 faults and other calls about 0.27 s"
+            "4.1 s; 640 ms of 940 ms CPU time in the kernel; 1 fork took 300 ms, 1 exec 20 ms, 1 exit 40 ms, \
+             2 calls on mappings 12 ms (1 mmap 7 ms), 3 faults and other calls about 268 ms"
         )
     );
     assert!(account.remarks().is_empty());
@@ -108,8 +108,8 @@ fn the_stops_of_the_recorder_are_taken_off() {
         account.total().call(Call::Munmap),
         CallTime { calls: 2, nanos: 2_000_000, away: 2000, longest: 2_000_000, longest_by_clock: 2_001_000 }
     );
-    assert_eq!(account.line().as_deref(), Some("4.1 s; 2 munmap took 2.0 ms"));
-    assert!(account.remarks().iter().any(|remark| remark.contains("about 1.0 ms for the stops")));
+    assert_eq!(account.line().as_deref(), Some("4.1 s; 2 munmap took 2 ms"));
+    assert!(account.remarks().iter().any(|remark| remark.contains("about 1 ms for the stops")));
 }
 
 #[test]
@@ -120,14 +120,14 @@ fn the_line_has_no_share_of_a_cpu_time_that_is_that_of_the_fewest() {
     events.extend([took(0, Call::Mprotect, 900), took(2, Call::Munmap, 5), used(2, 0, 6_000)]);
     let one = account(&events);
     assert!(!one.total().is_measured());
-    let expected = "4.1 s; 2 calls on mappings took 0.91 s (1 mprotect 0.90 s)";
+    let expected = "4.1 s; 2 calls on mappings took 905 ms (1 mprotect 900 ms)";
     assert_eq!(one.line().as_deref(), Some(expected));
     // Two of three, but the third made the calls.
     events.push(used(1, 0, 6_000));
     assert_eq!(account(&events).line().as_deref(), Some(expected));
     events.push(used(0, 0, 1_000_000));
     let line = account(&events).line().unwrap_or_default();
-    assert!(line.starts_with("4.1 s; 1.0 of 1.0 CPU-seconds in the kernel; 2 calls on mappings"), "{line}");
+    assert!(line.starts_with("4.1 s; 1.0 s of 1.0 s CPU time in the kernel; 2 calls on mappings"), "{line}");
 }
 
 #[test]

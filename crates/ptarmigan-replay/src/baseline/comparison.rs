@@ -1,8 +1,8 @@
 //! Figures of now beside those of a baseline.
 use super::figures::{EVENTS, Figure};
-use crate::error::Failure;
-use crate::terminal::print;
-use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_term::print;
+use ptarmigan_term::text::{Text, TextTable};
+use ptarmigan_term::{Failure, figure};
 use serde::Serialize;
 use std::fmt::{Display, Write};
 
@@ -100,7 +100,8 @@ impl Comparison {
             TextTable::new(&["figure", "before", "now", "change"], &[-(width as isize), 10, 10, 8]);
         for one in &self.figures {
             let change = one.ratio.map_or("-".to_owned(), |ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0));
-            let cells: [&dyn Display; 4] = [&label(one), &number(one.before), &number(one.now), &change];
+            let cells: [&dyn Display; 4] =
+                [&label(one), &figure(one.before, &one.unit), &figure(one.now, &one.unit), &change];
             table.row_if_bad(&cells, one.is_worse());
         }
         text.table(table);
@@ -137,22 +138,18 @@ fn other_recording(name: &str, old: &Figure, now: &Figure) -> Failure {
     ))
 }
 
-fn number(value: f64) -> String {
-    if value.fract() == 0.0 || value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.2}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn figure(of: &str, value: f64, unit: &str) -> Figure {
+    fn made(of: &str, value: f64, unit: &str) -> Figure {
         Figure { of: of.into(), what: "value".into(), value, unit: unit.into() }
     }
 
     #[test]
     fn what_both_have_is_compared_and_the_rest_is_counted() {
-        let before = [figure("map/a", 2.0, "ns"), figure("map/gone", 1.0, "ns")];
-        let now = [figure("map/a", 3.0, "ns"), figure("map/new", 1.0, "ns"), figure("map/new2", 1.0, "ns")];
+        let before = [made("map/a", 2.0, "ns"), made("map/gone", 1.0, "ns")];
+        let now = [made("map/a", 3.0, "ns"), made("map/new", 1.0, "ns"), made("map/new2", 1.0, "ns")];
         let comparison = Comparison::of("old", &before, &now).unwrap();
         assert_eq!((comparison.figures.len(), comparison.only_before, comparison.only_now), (1, 1, 2));
         let text = comparison.text().to_string();
@@ -163,9 +160,8 @@ mod tests {
 
     #[test]
     fn a_recording_with_other_events_is_refused() {
-        let of = |events| {
-            [Figure { what: EVENTS.into(), ..figure("make", events, "events") }, figure("a", 1.0, "ns")]
-        };
+        let of =
+            |events| [Figure { what: EVENTS.into(), ..made("make", events, "events") }, made("a", 1.0, "ns")];
         let error = Comparison::of("old", &of(5.0), &of(6.0)).unwrap_err();
         assert!(error.message().contains("another recording of make: 5 events, this one has 6"));
         assert_eq!(Comparison::of("old", &of(5.0), &of(5.0)).unwrap().figures.len(), 1);
@@ -173,13 +169,13 @@ mod tests {
 
     #[test]
     fn nothing_in_common_is_an_error_that_names_both() {
-        let error = Comparison::of("old", &[figure("a", 1.0, "ns")], &[figure("b", 1.0, "ns")]).unwrap_err();
+        let error = Comparison::of("old", &[made("a", 1.0, "ns")], &[made("b", 1.0, "ns")]).unwrap_err();
         assert!(error.message().contains("it is of a, this run is of b"), "{}", error.message());
     }
 
     #[test]
     fn a_baseline_of_zero_has_no_ratio() {
-        let comparison = Comparison::of("old", &[figure("a", 0.0, "ns")], &[figure("a", 1.0, "ns")]).unwrap();
+        let comparison = Comparison::of("old", &[made("a", 0.0, "ns")], &[made("a", 1.0, "ns")]).unwrap();
         assert!(comparison.figures[0].ratio.is_none());
         assert!(comparison.text().to_string().lines().any(|line| line.ends_with(" -")));
     }

@@ -10,9 +10,9 @@ mod store;
 pub use comparison::{Comparison, WithComparison};
 pub use figures::{Figure, of_bench, of_replay};
 
-use crate::error::Failure;
 use crate::model::HostName;
-use crate::terminal::print;
+use ptarmigan_term::Failure;
+use ptarmigan_term::print;
 use std::collections::BTreeMap;
 use store::Baseline;
 

@@ -1,9 +1,9 @@
 //! Files of baselines.
 use super::figures::Figure;
-use crate::error::{Context, Failure};
 use crate::model::HostName;
-use crate::terminal::nearest;
-use crate::terminal::output::Output;
+use ptarmigan_term::nearest;
+use ptarmigan_term::output::Output;
+use ptarmigan_term::{Context, Failure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Traces named on the command line: files, shipped recordings, or `-` for standard input.
 pub mod shipped;
 
-use crate::terminal::nearest;
+use ptarmigan_term::nearest;
 use ptarmigan_trace::{ReadError, Reader, TraceFile};
 use shipped::SHIPPED;
 use std::fs::{File, OpenOptions};

@@ -1,6 +1,6 @@
 //! Sentences about a recording's flushes.
 use super::LinuxFlushes;
-use crate::terminal::words::several;
+use ptarmigan_term::words::several;
 
 impl LinuxFlushes {
     /// Returns a line for each reason that is not known. No count has its events.

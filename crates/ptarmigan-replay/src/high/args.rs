@@ -1,7 +1,7 @@
 //! The options of high memory.
-use crate::error::Failure;
 use crate::memory;
 use ptarmigan_hosted::{HighConfig, Kmap, SlotKind};
+use ptarmigan_term::{Bytes, Failure};
 
 /// Default number of slots of a pool, as on Linux.
 const SLOTS: usize = 1024;
@@ -82,8 +82,8 @@ impl HighArgs {
         if low >= memory {
             return refuse(format!(
                 "--low {} MiB of --memory {} MiB leaves no high memory: give less --low, or none",
-                low >> 20,
-                memory >> 20
+                Bytes(low).mib(),
+                Bytes(memory).mib()
             ));
         }
         if nodes > 1 {

@@ -1,6 +1,7 @@
 //! Reports the frames that were mapped, as text and as JSON.
-use ptarmigan_bench::text::Text;
 use ptarmigan_hosted::{HighConfig, Kmap, KmapCounts, SlotKind};
+use ptarmigan_term::text::Text;
+use ptarmigan_term::{Count, Mean};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -104,7 +105,8 @@ impl KmapReport {
 
     /// Writes the report as text, at most 80 columns wide.
     pub fn write(&self, out: &mut Text) -> std::fmt::Result {
-        let KmapReport { kmap, window, cleared, copied, arguments, .. } = self;
+        let KmapReport { kmap, window, .. } = self;
+        let [cleared, copied, arguments] = [self.cleared, self.copied, self.arguments].map(Count);
         writeln!(
             out,
             "kmap     {kmap}, {window}: cleared {cleared}, copied {copied}, arguments {arguments}"
@@ -112,19 +114,28 @@ impl KmapReport {
         writeln!(
             out,
             "         slots filled {} times; {} of {} slots used",
-            self.filled, self.slots_used, self.slots
+            Count(self.filled),
+            Count(self.slots_used),
+            Count(self.slots)
         )?;
         if *kmap == "local" {
             return writeln!(out, "         each unmap forgets one page on its own CPU");
         }
         if let Some(PerSweep { stale, pinned, free, slots }) = self.per_sweep {
-            writeln!(out, "         {} sweeps, {} of them idle", self.sweeps, self.idle_sweeps)?;
+            let [stale, pinned, free, slots] = [stale, pinned, free, slots].map(Mean);
             writeln!(
                 out,
-                "         per sweep {stale:.1} stale + {pinned:.1} pinned + {free:.1} free = {slots:.1} slots"
+                "         {} sweeps, {} of them idle",
+                Count(self.sweeps),
+                Count(self.idle_sweeps)
+            )?;
+            writeln!(
+                out,
+                "         per sweep {stale} stale + {pinned} pinned + {free} free = {slots} slots"
             )?;
         }
         let Plans { pages, runs, window, full } = self.flushes;
+        let [pages, runs, window, full] = [pages, runs, window, full].map(Count);
         writeln!(out, "         flushed by page {pages}, run {runs}, window {window}, full {full}")
     }
 }

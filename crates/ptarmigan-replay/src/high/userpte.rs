@@ -1,8 +1,9 @@
 //! Reports where tables were placed, as text and as JSON.
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::PolicyCounts;
-use ptarmigan_bench::text::Text;
 use ptarmigan_hosted::HostTables;
+use ptarmigan_term::Count;
+use ptarmigan_term::text::Text;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -37,15 +38,13 @@ impl UserPteReport {
     /// Writes the report as text, at most 80 columns wide.
     pub fn write(&self, out: &mut Text, faults: u64) -> std::fmt::Result {
         let UserPteReport { userpte, tables, high, opened } = *self;
+        let per_fault = opened as f64 / (faults as f64).max(1.0);
+        let [tables, high, times] = [tables, high, opened].map(Count);
         write!(out, "userpte  {userpte}: {high} of {tables} leaf tables in high memory")?;
         if opened == 0 {
             return writeln!(out);
         }
         writeln!(out, ",")?;
-        writeln!(
-            out,
-            "         opened {opened} times, {:.2} a fault",
-            opened as f64 / (faults as f64).max(1.0)
-        )
+        writeln!(out, "         opened {times} times, {per_fault:.2} a fault")
     }
 }

@@ -14,7 +14,7 @@
 //! Linux's counts of tables are of another format: they are left out. Where pages are larger, too,
 //! the result is rounded to them afterwards (`round`).
 use super::trace::{PackedEvent, PackedKind, Trace};
-use crate::error::Failure;
+use ptarmigan_term::{Bytes, Failure};
 use ptarmigan_trace::Kind;
 use serde::Serialize;
 
@@ -179,11 +179,11 @@ impl Trace {
     /// If the areas of a program do not fit, with the largest of them.
     pub fn relayout(&mut self, room: Room) -> Result<Relayout, Failure> {
         let mut programs = self.survey(room);
-        let mib = |regions: u64| regions << (room.shift + 12) >> 20;
+        let bytes = |regions: u64| Bytes(regions << (room.shift + 12));
         let mut report = Relayout {
             format: room.format,
             programs: programs.len() as u64,
-            region_mib: mib(1),
+            region_mib: bytes(1).mib(),
             most_in_use: 0,
             most_regions: 0,
             regions: room.regions,
@@ -197,10 +197,10 @@ impl Trace {
                      the gaps between them, and {} has {} MiB for the user; its largest area has {} MiB, at \
                      {:#x}",
                     self.name,
-                    mib(end),
+                    bytes(end).mib(),
                     room.format,
-                    mib(room.regions),
-                    pages >> 8,
+                    bytes(room.regions).mib(),
+                    Bytes(pages << 12).mib(),
                     u128::from(start) << 12,
                 )));
             }

@@ -1,10 +1,11 @@
 //! A trace in memory, packed so that reading it costs little beside the replay.
 use crate::account::{Account, Programs};
-use crate::error::{Context, Failure};
 use crate::files::shipped::COMPILE;
 use crate::linux::HugeFaults;
 use crate::memory::available;
-use crate::terminal::bar;
+use ptarmigan_term::Bytes;
+use ptarmigan_term::bar;
+use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::{
     CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Opening, Openings,
     Reader, Symbols, Unseen,
@@ -176,8 +177,8 @@ impl Trace {
         if let Some(left) = available().filter(|left| *left < bytes) {
             return Err(Failure::new(format!(
                 "{name}: {expected} events take {} MiB of memory, and this host has {} MiB left",
-                bytes >> 20,
-                left >> 20
+                Bytes(bytes).mib(),
+                Bytes(left).mib()
             )));
         }
         let mut reader = file.events().context(&name)?;

@@ -14,8 +14,9 @@ use ptarmigan::quicklist::{
     Check, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Policy, PolicyCounts, Quicklists,
 };
 use ptarmigan::window::OpenWindow;
-use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_linux::{Historic, Plain};
+use ptarmigan_term::Count;
+use ptarmigan_term::text::{Text, TextTable};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -239,7 +240,9 @@ impl Counters {
 /// Adds rows for the levels with counts.
 fn add_levels(table: &mut TextTable, who: &str, levels: &Levels<LevelCounters>) {
     for (name, c) in levels.0.iter().filter(|(_, c)| c.allocs + c.frees + c.misses + c.returns > 0) {
-        table.row(&[&who, name, &c.allocs, &c.hits, &c.refills, &c.misses, &c.frees, &c.returns]);
+        let counts =
+            [c.allocs, c.hits, c.refills, c.misses, c.frees, c.returns].map(|n| Count(n).to_string());
+        table.texts([who.to_owned(), (*name).to_owned()].into_iter().chain(counts));
     }
 }
 
@@ -249,16 +252,10 @@ fn node_table(nodes: &[NodeCounters]) -> TextTable {
         &[-5, 10, 9, 9, 10, 10, 9, 9],
     );
     for NodeCounters { node, lists: l, .. } in nodes {
-        table.row(&[
-            node,
-            &l.budget,
-            &l.pages,
-            &l.roots,
-            &l.depot_zero,
-            &l.depot_roots,
-            &(l.remote_returns + l.remote_returns_roots),
-            &l.magazine_zero,
-        ]);
+        let returns = l.remote_returns + l.remote_returns_roots;
+        let pages = [l.budget, l.pages, l.roots, l.depot_zero, l.depot_roots, returns, l.magazine_zero];
+        let pages = pages.map(|n| Count(n.into()).to_string());
+        table.texts([node.to_string()].into_iter().chain(pages));
     }
     table
 }

@@ -7,7 +7,8 @@
 //! same rounds.
 use ptarmigan::frames::ZeroCounts;
 use ptarmigan_bench::stats::median;
-use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_term::text::{Text, TextTable};
+use ptarmigan_term::{Count, Time};
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::Duration;
@@ -107,19 +108,14 @@ impl ZeroReport {
             &[-8, 10, 10, 12, 13, 10],
         );
         for (name, a) in [("  faults", &self.faults), ("  zones", &self.zones)] {
-            table.row(&[&name, &a.asked, &a.found, &a.cleared_then, &a.cleared_ahead, &a.wasted]);
+            let counts = [a.asked, a.found, a.cleared_then, a.cleared_ahead, a.wasted];
+            table.texts([name.to_owned()].into_iter().chain(counts.map(|n| Count(n).to_string())));
         }
         out.table(table);
         if let Some(t) = &self.times {
-            let ms = |ns: f64| ns / 1e6;
-            writeln!(
-                out,
-                "  replay {:.1} ms, clearing ahead {:.1} ms, in all {:.1} ms; without {:.1} ms",
-                ms(t.replay_ns),
-                ms(t.ahead_ns),
-                ms(t.total_ns),
-                ms(t.without_ns)
-            )?;
+            let [replay, ahead, total, without] =
+                [t.replay_ns, t.ahead_ns, t.total_ns, t.without_ns].map(Time::from_nanos);
+            writeln!(out, "  replay {replay}, clearing ahead {ahead}, in all {total}; without {without}")?;
             writeln!(
                 out,
                 "  replay {:.3} x, in all {:.3} x the time without",

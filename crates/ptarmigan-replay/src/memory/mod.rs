@@ -3,11 +3,11 @@ mod available;
 
 pub use available::available;
 
-use crate::error::Failure;
-use crate::terminal::print;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{Frames, MemoryRun, MemorySize, ZoneClass};
+use ptarmigan_term::print;
+use ptarmigan_term::{Bytes, Failure};
 
 /// The least memory of a machine, in bytes.
 pub(super) const LEAST: u64 = 1 << 20;
@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     let bytes = number(text)?;
     bytes
         .filter(|bytes| (LEAST..=MOST).contains(bytes))
-        .ok_or_else(|| format!("out of range: {} to {}", size(LEAST), size(MOST)))
+        .ok_or_else(|| format!("out of range: {} to {}", Bytes(LEAST).option(), Bytes(MOST).option()))
 }
 
 /// Parses a number of bytes in the same way.
@@ -68,7 +68,11 @@ fn cost(memory: u64, nodes: usize, available: Option<u64>) -> Result<Option<Stri
     };
     let records = Frames::bytes(&MemorySize::of((0..nodes).map(run))) as u64;
     let share = (memory + records / 2) / records;
-    let taken = format!("--memory {}: frame records take 1/{share} of it, {}", size(memory), about(records));
+    let taken = format!(
+        "--memory {}: frame records take 1/{share} of it, {}",
+        Bytes(memory).option(),
+        Bytes(records)
+    );
     // A sixteenth is left for everything else.
     match available.map(|bytes| (bytes, bytes - bytes / 16)) {
         Some((available, usable)) if records > usable => {
@@ -77,25 +81,12 @@ fn cost(memory: u64, nodes: usize, available: Option<u64>) -> Result<Option<Stri
             let most = if most >= 1 << 30 { most >> 30 << 30 } else { most >> 20 << 20 };
             Err(Failure::new(format!(
                 "{taken}, and this host has {} left; give at most --memory {}",
-                about(available),
-                size(most.max(LEAST))
+                Bytes(available),
+                Bytes(most.max(LEAST)).option()
             )))
         }
         _ => Ok((records >= NOTABLE).then(|| format!("{taken} of this host's memory"))),
     }
-}
-
-/// Formats a size as [`parse`] reads it.
-fn size(bytes: u64) -> String {
-    let units = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
-    let whole = units.into_iter().find(|(_, shift)| bytes >> shift > 0 && bytes.trailing_zeros() >= *shift);
-    whole.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
-}
-
-/// Formats a size with one decimal.
-fn about(bytes: u64) -> String {
-    let (unit, shift) = if bytes >> 30 > 0 { ("GiB", 30) } else { ("MiB", 20) };
-    format!("{:.1} {unit}", bytes as f64 / f64::from(1 << shift))
 }
 
 #[cfg(test)]
@@ -124,7 +115,7 @@ mod tests {
         let refused = cost(MOST, 1, Some(24 << 30)).expect_err("32 GiB are more than 24");
         assert_eq!(
             refused.message(),
-            "--memory 8T: frame records take 1/256 of it, 32.0 GiB, and this host has 24.0 GiB left; \
+            "--memory 8T: frame records take 1/256 of it, 32 GiB, and this host has 24 GiB left; \
              give at most --memory 5759G"
         );
     }

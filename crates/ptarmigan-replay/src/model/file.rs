@@ -3,6 +3,7 @@ use super::error::Problem;
 use super::host::HostName;
 use super::parameter::Parameter;
 use ptarmigan::tlb::{CostModel, Costs};
+use ptarmigan_term::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -127,9 +128,10 @@ impl CostFile {
         let page = page.ok_or_else(|| missing("costs.page", "the price of forgetting one page"))?;
         let page_hashed = price(&self.page_hashed, "page_hashed")?.unwrap_or(page);
         if page_hashed < page {
+            let found = Time::from_nanos(page_hashed as f64 / 1000.0);
             return Err(Problem::NotAllowed {
                 field: name("page_hashed.value"),
-                found: format!("{} ns", page_hashed as f64 / 1000.0),
+                found: format!("{found:.4}"),
                 allowed: "at least costs.page".to_owned(),
             });
         }

@@ -2,8 +2,8 @@
 use super::error::{ModelError, Problem};
 use super::file::Model;
 use super::host::HostName;
-use crate::terminal::nearest;
-use crate::terminal::print;
+use ptarmigan_term::nearest;
+use ptarmigan_term::print;
 use std::fs::File;
 use std::io::{self, Read};
 

@@ -32,7 +32,6 @@ use super::platform::RecordedX86;
 use super::report::TruthReport;
 use super::setup::{Setup, SoloTrace};
 use super::workers::look::SpaceLook;
-use crate::error::{Context, Failure};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::machine::{Machine, On};
@@ -40,6 +39,7 @@ use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::space::Space;
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::Delivery;
+use ptarmigan_term::{Context, Failure};
 
 /// A recording that is ready to be observed.
 pub struct ObservedTrace {

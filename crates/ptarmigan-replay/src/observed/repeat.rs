@@ -1,6 +1,5 @@
 //! The calls of an observed pass, made again on a policy.
 use super::{Observation, ObservedTrace};
-use crate::error::{Context, Failure};
 use crate::instruments::levels::Levels;
 use crate::instruments::measured::{LevelTimes, Measured};
 use crate::instruments::stream::Stream;
@@ -12,6 +11,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan_bench::stats::median;
 use ptarmigan_hosted::Delivery;
+use ptarmigan_term::{Context, Failure};
 
 /// Rounds whose median is the mean time of an allocation.
 const ROUNDS: usize = 3;

@@ -1,6 +1,5 @@
 //! Holds the trace and the settings that all passes have in common.
 use crate::args::ReplayArgs;
-use crate::error::Failure;
 use crate::high::High;
 use crate::input::schedule::{CpuMap, Schedule};
 use crate::input::trace::Trace;
@@ -10,6 +9,7 @@ use crate::workers::job::Job;
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::{HostConfig, SlotKind};
+use ptarmigan_term::Failure;
 
 /// A trace, and how it is replayed.
 pub(super) struct Common<'a> {

@@ -3,7 +3,6 @@
 use super::machine::PassMachine;
 use crate::arch::MachineName;
 use crate::args::ReplayArgs;
-use crate::error::Failure;
 use crate::input::trace::Trace;
 use crate::linux::PAGE;
 use crate::platform::{Direct, Walked};
@@ -13,6 +12,7 @@ use ptarmigan::format::{
 };
 use ptarmigan::params::UserPte;
 use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
+use ptarmigan_term::{Bytes, Failure};
 
 /// Pages and levels of the machines that count tables while they are recorded: only tables of such
 /// machines are compared with Linux's.
@@ -32,8 +32,8 @@ pub(super) fn round(
     if page_shift > PAGE && args.high.low.is_some() {
         return Err(Failure::new(format!(
             "--low: pages of this machine have {} KiB, and windows on high memory show {}",
-            1_u64 << page_shift >> 10,
-            1 << PAGE >> 10
+            Bytes(1 << page_shift).kib(),
+            Bytes(1 << PAGE).kib()
         )));
     }
     let rounded = trace.round(page_shift);

@@ -1,6 +1,5 @@
 //! The passes on a kind of machine, behind a pointer: the code around them is compiled once.
 use super::common::Common;
-use crate::error::{Context, Failure};
 use crate::flushes::{FlushesByCause, LibraryFlushes};
 use crate::high::UserPteReport;
 use crate::input::relayout::Room;
@@ -22,6 +21,7 @@ use ptarmigan::quicklist::{Layered, Policy, PolicyCounts};
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_hosted::Delivery;
 use ptarmigan_ptsan::{MmuTraits, Watchable};
+use ptarmigan_term::{Context, Failure};
 use ptsan::{Adversary, Config};
 
 /// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks the tables speculatively.

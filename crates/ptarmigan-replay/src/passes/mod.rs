@@ -18,14 +18,14 @@ use super::platform::{Hashed, Walked};
 use super::policy::Choice;
 use super::report::{LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
 use super::workers::outcome::Outcome;
-use crate::error::Failure;
 use crate::flushes::FlushSurvey;
-use crate::terminal::bar;
-use crate::terminal::print;
 use common::Common;
 use machine::{CountedPass, PassMachine};
 use ptarmigan::format::X86Pae;
 use ptarmigan_bench::stats::median;
+use ptarmigan_term::bar;
+use ptarmigan_term::print;
+use ptarmigan_term::{Bytes, Failure};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, available_parallelism};
@@ -99,7 +99,7 @@ pub fn replay(
                 trace.name,
                 policy.name(),
                 outcome.out_of_memory,
-                args.memory >> 20,
+                Bytes(args.memory).mib(),
                 if args.spread.copies > 1 { ", which all copies share" } else { "" },
             ));
             if !args.keep_going {

@@ -1,10 +1,10 @@
 //! The passes that measure speed.
 use super::{Counted, Passes};
-use crate::error::Failure;
 use crate::instruments::speed::{Rate, Timed};
 use crate::instruments::zero::IdleRound;
 use crate::policy::Choice;
 use crate::workers::job::{Elapsed, Job, Ran};
+use ptarmigan_term::Failure;
 
 impl Passes<'_> {
     /// Replays without instruments: the requested job, and the jobs that it is compared with.

@@ -1,7 +1,6 @@
 //! 32-bit PowerPC with a hash table, and areas packed into its 3 GiB.
 use super::{DirectTables, Platform, ReachedTables, room};
 use crate::args::ReplayArgs;
-use crate::error::{Context, Failure};
 use crate::input::relayout::Room;
 use ptarmigan::format::Ppc32;
 use ptarmigan::params::UserPte;
@@ -9,6 +8,7 @@ use ptarmigan::tlb::TlbConfig;
 use ptarmigan::tlb::hash::{HashSize, Hashed32, Hashed64};
 use ptarmigan_hosted::Host;
 use ptarmigan_ptsan::{HashMemory, HashUse, HashedMmu, Interrupting, SoftMmu, hash_size};
+use ptarmigan_term::{Bytes, Context, Failure};
 use ptsan::{Config, HashLayout};
 
 /// 32-bit PowerPC with a hash table.
@@ -31,8 +31,8 @@ impl Hashed {
         if args.memory > MOST_MEMORY {
             return Err(Failure::new(format!(
                 "--memory {} MiB: ppc32 has at most {} MiB",
-                args.memory >> 20,
-                MOST_MEMORY >> 20
+                Bytes(args.memory).mib(),
+                Bytes(MOST_MEMORY).mib()
             )));
         }
         let layout = args.hash.layout();
@@ -45,9 +45,10 @@ impl Hashed {
     }
 
     fn memory(&self) -> Result<HashMemory, Failure> {
-        let mib = self.size.bytes() >> 20;
-        HashMemory::new(self.size)
-            .ok_or_else(|| Failure::new(format!("this host has no {mib} MiB for the hash table")))
+        HashMemory::new(self.size).ok_or_else(|| {
+            let bytes = Bytes(self.size.bytes() as u64);
+            Failure::new(format!("this host has no {} MiB for the hash table", bytes.mib()))
+        })
     }
 }
 

@@ -14,13 +14,13 @@ pub use walking::{ReplayHost, WalkingMmu};
 
 use super::input::relayout::Room;
 use super::workers::machine::ReplayMmu;
-use crate::error::Failure;
 use crate::linux::PAGE;
 use ptarmigan::format::Format;
 use ptarmigan::page::Level;
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan_hosted::Host;
 use ptarmigan_ptsan::{HashUse, MmuTraits, SoftMmu, Watchable};
+use ptarmigan_term::Failure;
 use ptsan::Config;
 
 /// Returns the user's half of a format, whose regions are counted in recorded pages.

@@ -1,5 +1,4 @@
 //! Reaches the tables of a machine: through the host's own map, or through windows on high memory.
-use crate::error::{Context, Failure};
 use crate::high::UserPteReport;
 use ptarmigan::format::Format;
 use ptarmigan::params::UserPte;
@@ -7,6 +6,7 @@ use ptarmigan::quicklist::{PolicyCounts, Source};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostTables, TableReach};
+use ptarmigan_term::{Context, Failure};
 
 /// The mappings through which the tables of one host are reached.
 pub trait ReachedTables<F: Format>: Sized + Sync {

@@ -3,12 +3,12 @@
 //! memory, and the other formats with recorded addresses where there is room for them.
 use super::walking::WalkingMmu;
 use super::{DirectTables, PlacedTables, Platform, ReachedTables, room};
-use crate::error::Failure;
 use crate::input::relayout::Room;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::params::UserPte;
 use ptarmigan_hosted::Host;
 use ptarmigan_ptsan::{Interrupting, MmuTraits, SoftMmu, Watchable};
+use ptarmigan_term::{Bytes, Failure};
 use ptsan::Config;
 use std::marker::PhantomData;
 
@@ -74,7 +74,12 @@ fn check_reach<F: Format>(memory: u64, reach: u64) -> Result<(), Failure> {
     if memory <= reach {
         return Ok(());
     }
-    Err(Failure::new(format!("--memory {} MiB: {} has at most {} MiB", memory >> 20, F::NAME, reach >> 20)))
+    Err(Failure::new(format!(
+        "--memory {} MiB: {} has at most {} MiB",
+        Bytes(memory).mib(),
+        F::NAME,
+        Bytes(reach).mib()
+    )))
 }
 
 impl<F: Watchable, T: ReachedTables<F>, M: MmuTraits> Platform for Walked<F, T, M> {

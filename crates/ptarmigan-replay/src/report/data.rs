@@ -1,7 +1,6 @@
 //! The data of a report. Serialised, it is the JSON document.
 use crate::args::ReplayArgs;
 use crate::baseline::{self, Figure};
-use crate::error::{Context, Failure};
 use crate::flushes::{Flushes, LibraryFlushes, LinuxFlushes};
 use crate::high::{KmapReport, UserPteReport};
 use crate::input::relayout::Relayout;
@@ -15,6 +14,7 @@ use crate::workers::outcome::{Outcome, Sample};
 use ptarmigan::quicklist::LevelCounts;
 use ptarmigan_bench::stats::median;
 use ptarmigan_ptsan::HashUse;
+use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::{Sampled, Unseen};
 use serde::Serialize;
 use std::collections::BTreeMap;

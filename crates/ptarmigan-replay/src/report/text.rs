@@ -2,8 +2,9 @@
 use super::data::{HashReport, PolicyReport, ReplayReport, TraceReport, TruthReport};
 use crate::flushes::{Flushes, LinuxFlushes, compare};
 use crate::input::relayout::Relayout;
-use crate::terminal::words::{count, several};
-use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_term::text::{Text, TextTable};
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count, Time};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
@@ -20,55 +21,61 @@ impl ReplayReport {
         let t = &self.trace;
         writeln!(
             out,
-            "{}: {} processes, {} events, {} faults, {} lost; {} MiB memory",
+            "{}: {}, {}, {}, {} lost; {} memory",
             t.name,
-            t.processes,
-            t.events,
-            t.faults,
-            t.lost,
-            self.memory >> 20
+            several(t.processes, "process"),
+            several(t.events, "event"),
+            several(t.faults, "fault"),
+            Count(t.lost),
+            Bytes(self.memory)
         )?;
         if let Some(moved) = &self.relayout {
             let Relayout { format, programs, region_mib, most_in_use, most_regions, regions } = moved;
             writeln!(
                 out,
-                "moved to {format}, page for page, the areas of {programs} programs packed in order:"
+                "moved to {format}, page for page, the areas of {} packed in order:",
+                several(*programs, "program")
             )?;
             writeln!(
                 out,
-                "gaps of {region_mib} MiB or more are one such region; at most {most_in_use} regions in use, up to"
+                "gaps of {} or more are one such region; at most {most_in_use} regions in use, up to",
+                Bytes(region_mib << 20)
             )?;
             writeln!(out, "region {most_regions} of {regions}; Linux's counts of tables are left out")?;
         }
         if let Some(bytes) = self.rounded_to {
-            writeln!(out, "areas rounded to pages of {} KiB; Linux's counts are left out", bytes >> 10)?;
+            writeln!(out, "areas rounded to pages of {}; Linux's counts are left out", Bytes(bytes))?;
         }
         for run in &self.runs {
             run.write(out, self.clock_ns, t)?;
         }
         writeln!(out)?;
         let mut table = TextTable::new(
-            &["", "ns/alloc", "misses", "peak live", "cached", "Mevent/s"],
-            &[-10, 10, 9, 10, 10, 9],
+            &["", "allocation", "misses", "peak live", "cached", "events/s"],
+            &[-10, 10, 9, 10, 10, 10],
         );
         for run in &self.runs {
             table.row(&[
                 &run.label(),
-                &format_args!("{:.1}", run.mean_alloc_ns),
-                &run.levels.0.iter().map(|l| l.1.misses).sum::<u64>(),
-                &run.peak_live_tables,
-                &bytes(run.peak_cached_bytes),
-                &format_args!("{:.2}", run.events_per_s / 1e6),
+                &Time::from_nanos(run.mean_alloc_ns),
+                &Count(run.levels.0.iter().map(|l| l.1.misses).sum()),
+                &Count(run.peak_live_tables),
+                &Bytes(run.peak_cached_bytes),
+                &rate(run.events_per_s),
             ]);
         }
         out.table(table);
         writeln!(out)?;
         self.write_flushes(out)?;
         let own = self.runs.first().map_or(0.0, |run| run.stream_own_ns);
-        writeln!(out, "ns/alloc, total, mean: allocations back to back with their frees and trimming;")?;
+        writeln!(out, "allocation, total, mean: allocations back to back, with frees and trimming;")?;
         writeln!(out, "those of a level by themselves. p50, p99, max: single calls; min: of these, or")?;
-        writeln!(out, "the mean if that is less. Subtracted: {own:.1} ns per allocation for the stream")?;
-        writeln!(out, "itself, {:.0} ns per single call for the clock.", self.clock_ns)?;
+        writeln!(
+            out,
+            "the mean if that is less. Subtracted: {} per allocation for the stream",
+            Time::from_nanos(own)
+        )?;
+        writeln!(out, "itself, {} per single call for the clock.", Time::from_nanos(self.clock_ns))?;
         if self.runs.iter().any(|run| run.historic_lists.is_some()) {
             writeln!(out, "In brackets: the number of lists of a historic policy.")?;
         }
@@ -96,7 +103,7 @@ impl ReplayReport {
             );
             for row in rows {
                 let sizes = |flushes: Option<Flushes>| match flushes {
-                    Some(flushes) => flushes.by_size().map(count),
+                    Some(flushes) => flushes.by_size().map(|n| Count(n).to_string()),
                     None => ["–"; 3].map(str::to_owned),
                 };
                 let of = format!("{}{}", if row.part { "  " } else { "" }, row.of);
@@ -111,8 +118,8 @@ impl ReplayReport {
                 out,
                 "between CPUs: {} sent; {} flushed for others; {} met wrong CPUs",
                 several(requested.total(), "request"),
-                count(for_others.total()),
-                count(*wrong_cpu)
+                Count(for_others.total()),
+                Count(*wrong_cpu)
             )?;
         }
         linux.remarks().iter().try_for_each(|remark| writeln!(out, "{remark}"))
@@ -162,51 +169,54 @@ impl PolicyReport {
         ));
         let mut table = TextTable::new(
             &["", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"],
-            &[-4, 8, 8, 5, 6, 6, 6, 7, 8, 6, 6],
+            &[-4, 9, 6, 6, 6, 6, 6, 6, 9, 6, 6],
         );
         // Values below the clock's resolution print as `<` and the resolution.
-        let single = |ns: f64, time: fn(f64) -> String| {
-            if ns <= 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(ns) }
+        let single = |ns: f64| match ns {
+            ns if ns <= 1.0 => format!("<{}", Time::from_nanos(clock_ns.max(1.0).round())),
+            ns => Time::from_nanos(ns).to_string(),
         };
         for (name, l) in &self.levels.0 {
             table.row(&[
                 name,
-                &l.allocs,
-                &time(l.total_ns),
-                &single(l.min_ns, short_time),
-                &time(l.mean_ns),
-                &single(l.p50_ns, time),
-                &single(l.p99_ns, time),
-                &single(l.max_ns, time),
-                &l.hits,
-                &l.refills,
-                &l.misses,
+                &Count(l.allocs),
+                &Time::from_nanos(l.total_ns),
+                &single(l.min_ns),
+                &Time::from_nanos(l.mean_ns),
+                &single(l.p50_ns),
+                &single(l.p99_ns),
+                &single(l.max_ns),
+                &Count(l.hits),
+                &Count(l.refills),
+                &Count(l.misses),
             ]);
         }
         out.table(table);
-        let Flushes { page, range, full } = self.flushes;
+        let [page, range, full] = self.flushes.by_size().map(Count);
         writeln!(
             out,
             "memory   at most {} in tables, {} cached",
-            bytes(self.peak_table_bytes),
-            bytes(self.peak_cached_bytes)
+            Bytes(self.peak_table_bytes),
+            Bytes(self.peak_cached_bytes)
         )?;
         writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
         if let Some(hash) = &self.hash {
-            let HashReport { entries, found, refills, evictions, hashed_at_flushes, .. } = hash;
+            let HashReport { entries, found, refills, evictions, hashed_at_flushes, .. } = *hash;
+            let [entries, found, refills, evictions] = [entries, found, refills, evictions].map(Count);
+            let [hashed_at_flushes, removals, missing] =
+                [hashed_at_flushes, hash.removals, hash.missing].map(Count);
+            let [full, tlbies, left] = [hash.full, hash.tlbies, hash.left].map(Count);
             writeln!(
                 out,
                 "hash     {refills} refills into {entries} entries, {found} found, {evictions} evicted"
             )?;
             writeln!(
                 out,
-                "         at flushes {hashed_at_flushes} hashed pages; {} looked for, {} absent",
-                hash.removals, hash.missing
+                "         at flushes {hashed_at_flushes} hashed pages; {removals} looked for, {missing} absent"
             )?;
             writeln!(
                 out,
-                "         {} flushes of all entries, {} tlbie; {} entries at the end",
-                hash.full, hash.tlbies, hash.left
+                "         {full} flushes of all entries, {tlbies} tlbie; {left} entries at the end"
             )?;
         }
         if let Some(kmap) = &self.kmap {
@@ -220,21 +230,24 @@ impl PolicyReport {
         }
         let TruthReport { checked, equal, tables_from_stops, ends_unknown, .. } = self.truth;
         if checked > 0 {
+            let [checked_samples, equal_samples] = [checked, equal].map(Count);
             writeln!(
                 out,
-                "VmPTE    equal to Linux's own count in {equal} of {checked} samples ({:.2} %)",
+                "VmPTE    equal to Linux's own count in {equal_samples} of {checked_samples} samples ({:.2} %)",
                 equal as f64 * 100.0 / checked as f64
             )?;
             if tables_from_stops > 0 {
                 writeln!(
                     out,
-                    "         {tables_from_stops} tables are known from pages found at stops only"
+                    "         {} tables are known from pages found at stops only",
+                    Count(tables_from_stops)
                 )?;
             }
             if ends_unknown > 0 {
                 writeln!(
                     out,
-                    "         {ends_unknown} mappings of locked files may have tables beyond the file's end"
+                    "         {} mappings of locked files may have tables beyond the file's end",
+                    Count(ends_unknown)
                 )?;
             }
             for (i, what) in trace.not_recorded.iter().enumerate() {
@@ -243,21 +256,23 @@ impl PolicyReport {
             }
         }
         if let Some(large) = self.large_pages {
-            writeln!(out, "large    {large} large pages mapped by faults")?;
+            writeln!(out, "large    {} large pages mapped by faults", Count(large))?;
         }
         self.write_speed(out)?;
         if self.faults_outside + self.odd_calls > 0 {
             writeln!(
                 out,
                 "outside  {} faults outside all areas, {} calls refused",
-                self.faults_outside, self.odd_calls
+                Count(self.faults_outside),
+                Count(self.odd_calls)
             )?;
         }
         if self.out_of_memory > 0 {
             writeln!(
                 out,
                 "memory ran out {} times; {} events were skipped",
-                self.out_of_memory, self.skipped_events
+                Count(self.out_of_memory),
+                Count(self.skipped_events)
             )?;
         }
         self.counters.as_ref().map_or(Ok(()), |counters| counters.write(out))
@@ -273,10 +288,10 @@ impl PolicyReport {
     fn write_speed(&self, out: &mut Text) -> std::fmt::Result {
         if let Some(w) = &self.workers {
             let turns = if w.workers > w.processors { ", which they share" } else { "" };
-            let (speed, share) = (w.events_per_s / 1e6, w.share * 100.0);
+            let (speed, share) = (rate(w.events_per_s), w.share * 100.0);
             writeln!(
                 out,
-                "workers  {} on {} processor(s){turns}: {speed:.2} Mevent/s",
+                "workers  {} on {} processor(s){turns}: {speed} events/s",
                 w.workers, w.processors
             )?;
             writeln!(
@@ -288,9 +303,9 @@ impl PolicyReport {
         if let Some(c) = &self.copies {
             writeln!(
                 out,
-                "copies   {}: {:.2} Mevent/s, {:.2} x one copy ({:.2} x by processor time)",
+                "copies   {}: {} events/s, {:.2} x one copy ({:.2} x by processor time)",
                 c.copies,
-                c.events_per_s / 1e6,
+                rate(c.events_per_s),
                 c.ratio,
                 c.ratio_by_processor_time
             )?;
@@ -305,42 +320,7 @@ fn listed<K: Display>(counts: &BTreeMap<K, u64>) -> String {
     counts.join(", ")
 }
 
-/// Formats nanoseconds in at most five characters, below a second.
-fn short_time(ns: f64) -> String {
-    match ns {
-        n if n < 9.95 => format!("{n:.1}ns"),
-        n if n < 999.5 => format!("{n:.0}ns"),
-        n if n < 9_950.0 => format!("{:.1}us", n / 1e3),
-        n if n < 999_500.0 => format!("{:.0}us", n / 1e3),
-        n => format!("{:.0}ms", n / 1e6),
-    }
-}
-
-/// Formats nanoseconds in at most six characters.
-fn time(ns: f64) -> String {
-    match ns {
-        n if n < 9.95 => format!("{n:.1}ns"),
-        n if n < 9_999.5 => format!("{n:.0}ns"),
-        n if n < 9_999_500.0 => format!("{:.0}us", n / 1e3),
-        n => format!("{:.0}ms", n / 1e6),
-    }
-}
-
-fn bytes(n: u64) -> String {
-    if n < 10 << 20 { format!("{} KiB", n >> 10) } else { format!("{} MiB", n >> 20) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_fit_their_columns() {
-        let mut ns = 0.5;
-        while ns < 9e8 {
-            assert!(short_time(ns).len() <= 5, "{}", short_time(ns));
-            assert!(time(ns).len() <= 6, "{}", time(ns));
-            ns *= 1.001;
-        }
-    }
+/// Returns events per second, with three digits.
+fn rate(events_per_s: f64) -> Count {
+    Count(events_per_s.round() as u64).rounded()
 }

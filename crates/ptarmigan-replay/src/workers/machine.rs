@@ -1,5 +1,4 @@
 //! The machine that a job runs on.
-use crate::error::{Context, Failure};
 use crate::linux::has_page;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
@@ -13,6 +12,7 @@ use ptarmigan::tlb::hash::Refill;
 use ptarmigan::tlb::{Mmu, Tlb};
 use ptarmigan_hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, TableReach};
 use ptarmigan_ptsan::HashedMmu;
+use ptarmigan_term::{Context, Failure};
 
 /// Requirements of a job on its machine.
 pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {

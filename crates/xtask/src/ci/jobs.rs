@@ -148,7 +148,8 @@ fn in_parts(job: &Job) -> Vec<Job> {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "slice_minutes = 15\nfull_minutes = 40\nall_need = []\n[[need]]\nname = \"jq\"\nhave = \"true\"\n";
+    const HEAD: &str =
+        "slice_minutes = 15\nfull_minutes = 40\nall_need = []\n[[need]]\nname = \"jq\"\nhave = \"true\"\n";
 
     fn parse(job: &str) -> Result<Table, String> {
         Table::parse(&format!("{HEAD}[[job]]\nname = \"a\"\nminutes = 2\nrun = \"true\"\n{job}"))

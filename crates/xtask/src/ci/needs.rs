@@ -72,13 +72,13 @@ mod tests {
 
     #[test]
     fn a_missing_need_is_installed_or_named() {
-        let file = std::env::temp_dir().join(format!("need-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("need");
         let (have, make) = (format!("test -e {}", file.display()), format!("touch {}", file.display()));
         assert_eq!(Needs::default().look(&need(&have, None)), Some("x is missing".into()));
         let refused = Needs::default().look(&need(&have, Some("false")));
         assert_eq!(refused, Some("x is missing, and this did not bring it: false".into()));
         assert_eq!(Needs::default().look(&need(&have, Some(&make))), None);
         assert_eq!(Needs::default().look(&need(&have, None)), None);
-        std::fs::remove_file(file).unwrap();
     }
 }

@@ -256,9 +256,10 @@ mod tests {
 
     #[test]
     fn rows_are_written_and_read_alike() {
-        let root = std::env::temp_dir().join(format!("ci-report-{}", std::process::id()));
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
         std::fs::create_dir_all(root.join(".ci")).unwrap();
-        let mut report = JobReport::read(&root).unwrap();
+        let mut report = JobReport::read(root).unwrap();
         let green = Row {
             result: JobResult::Green,
             date: date("2026-11-29"),
@@ -277,10 +278,9 @@ mod tests {
         };
         report.put(&job("a", 1.0), red.clone()).unwrap();
         // When it was green is not forgotten.
-        let read = JobReport::read(&root).unwrap();
+        let read = JobReport::read(root).unwrap();
         assert_eq!(read.rows["a"], Row { green: green.green, ..red });
         std::fs::write(root.join(FILE), "# head\na blue 2026-11-30 1 x -\n").unwrap();
-        assert!(JobReport::read(&root).err().unwrap().contains("report.list:2: not a row"));
-        std::fs::remove_dir_all(root).unwrap();
+        assert!(JobReport::read(root).err().unwrap().contains("report.list:2: not a row"));
     }
 }

@@ -170,53 +170,51 @@ pub fn load() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     fn job(name: &str, run: &str) -> Job {
         Job { name: name.into(), parts: Some(4), run: run.into(), part: 3, ..Job::default() }
     }
 
     /// A root of a repository with the prelude of this one.
-    fn root(name: &str) -> PathBuf {
-        let root = std::env::temp_dir().join(format!("ci-{name}-{}", std::process::id()));
-        fs::create_dir_all(root.join(".ci")).unwrap();
+    fn root() -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join(".ci")).unwrap();
         let prelude = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/prelude.sh");
-        fs::copy(prelude, root.join(".ci/prelude.sh")).unwrap();
+        fs::copy(prelude, root.path().join(".ci/prelude.sh")).unwrap();
         root
     }
 
     #[test]
     fn a_job_stops_at_the_first_command_that_fails() {
-        let root = root("stops");
+        let root = root();
         let never = AtomicBool::new(false);
         let ended =
-            run(&root, &job("a b", "echo one $PART/$PARTS\nfalse | cat\necho two"), 0, &never).unwrap();
+            run(root.path(), &job("a b", "echo one $PART/$PARTS\nfalse | cat\necho two"), 0, &never).unwrap();
         assert_eq!(ended.failed.as_deref(), Some("exit code 1"));
         assert!(ended.log.ends_with("a_b.log"));
         assert_eq!(fs::read_to_string(&ended.log).unwrap().lines().next(), Some("one 3/4"));
         assert!(!fs::read_to_string(&ended.log).unwrap().contains("two"));
-        let passed = run(&root, &job("c", "true"), 0, &never).unwrap();
+        let passed = run(root.path(), &job("c", "true"), 0, &never).unwrap();
         assert!(passed.failed.is_none() && passed.cpu.is_some());
         assert!(passed.line(&job("c", "")).starts_with("passed c"));
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn commands_at_once_all_have_to_pass() {
-        let root = root("together");
+        let root = root();
         let never = AtomicBool::new(false);
-        let ended = run(&root, &job("t", "together 'echo a' 'false' 'echo b'"), 0, &never).unwrap();
+        let ended = run(root.path(), &job("t", "together 'echo a' 'false' 'echo b'"), 0, &never).unwrap();
         assert_eq!(ended.failed.as_deref(), Some("exit code 1"));
         let log = fs::read_to_string(&ended.log).unwrap();
         assert!(log.contains("a\nb\n") && log.contains("failed: false"), "{log}");
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn a_job_ends_when_another_has_failed() {
-        let root = root("ends");
-        let ended = run(&root, &job("e", "sleep 100; sleep 100"), 1, &AtomicBool::new(true)).unwrap();
+        let root = root();
+        let ended = run(root.path(), &job("e", "sleep 100; sleep 100"), 1, &AtomicBool::new(true)).unwrap();
         assert!(ended.failed.is_some() && ended.wall < Duration::from_secs(50));
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn a_state_is_read_as_it_was_written_and_only_for_the_same_sources() {
-        let file = std::env::temp_dir().join(format!("ptarmigan-xtask-state-{}.json", std::process::id()));
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("state.json");
         let mut state = State::open(&file, "seed 1").expect("none yet");
         assert_eq!(state.drawn.len(), 0);
         let test = Test {
@@ -102,7 +103,6 @@ mod tests {
         let (same, other) = (State::open(&file, "seed 1"), State::open(&file, "seed 2"));
         fs::write(&file, r#"{"about": "seed 1", "drawn": 7}"#).expect("written");
         let broken = State::open(&file, "seed 1");
-        fs::remove_file(&file).expect("it is there");
         assert_eq!(same.as_ref(), Ok(&state));
         assert!(
             other.is_err_and(|why| why.contains("--new")) && broken.is_err_and(|why| why.contains("--new"))

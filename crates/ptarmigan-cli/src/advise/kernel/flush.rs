@@ -4,8 +4,9 @@ use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Measure, Side};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Work};
-use ptarmigan_replay::terminal::words::count;
-use ptarmigan_replay::{CountedMachine, Failure, SoloTrace};
+use ptarmigan_replay::{CountedMachine, SoloTrace};
+use ptarmigan_term::Failure;
+use ptarmigan_term::{Count, Time};
 
 const KIND: &str = "flush-model";
 
@@ -69,7 +70,7 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure, costs: Option<Costs>) -> 
         return not(true, reason);
     }
     let kinds = |c: &FlushCounts| {
-        let [page, range, full] = [c.page, c.range, c.full].map(|n| count(n as u64));
+        let [page, range, full] = [c.page, c.range, c.full].map(|n| Count(n as u64));
         format!("{page} of one page, {range} of several, {full} full")
     };
     let saved = Saved::between(&linux.1, &best.1);
@@ -78,10 +79,10 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure, costs: Option<Costs>) -> 
         to: To::Kernel,
         title: format!("flush by another rule: {}", best.0),
         figure: format!(
-            "By the costs given, flushes take {:.0} us instead of {:.0} us ({} of what flushes cost, {} of \
+            "By the costs given, flushes take {} instead of {} ({} of what flushes cost, {} of \
              that and the replay's time together). Flushes: {}; with Linux's rule {}.",
-            best.2 / 1000.0,
-            linux.2 / 1000.0,
+            Time::from_nanos(best.2),
+            Time::from_nanos(linux.2),
             percent(of_flushes),
             percent(value),
             kinds(&best.3),

@@ -7,8 +7,10 @@
 use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
-use ptarmigan_replay::terminal::words::{count, several};
-use ptarmigan_replay::{CountedMachine, Failure, SoloTrace};
+use ptarmigan_replay::{CountedMachine, SoloTrace};
+use ptarmigan_term::Count;
+use ptarmigan_term::Failure;
+use ptarmigan_term::words::several;
 
 const KIND: &str = "caching";
 /// Sizes of magazines that are tried, the smallest first.
@@ -87,7 +89,7 @@ fn verdict(
     let pages = format!(
         "of {} that the allocator clears, it spares {} ({})",
         several(without.misses, "page"),
-        count(spared),
+        Count(spared),
         percent(share)
     );
     if share < LEAST_SHARE || saved.work_share < LEAST_SHARE {
@@ -111,8 +113,8 @@ fn verdict(
         figure: format!(
             "Caching pays: {pages}. {} Keeps {} pages at the most, where the usual settings keep {}.",
             saved.sentence(&without),
-            count(with.cached_peak),
-            count(usual),
+            Count(with.cached_peak),
+            Count(usual),
         ),
         how: "the boot parameter as above; ListsConfig::fixed_budget for the budget.".to_owned(),
         not_measured: "a kernel's own allocator, which may be slower or faster than the library's; several \

@@ -6,7 +6,8 @@ mod userpte;
 use super::advice::Verdict;
 use super::measure::Measure;
 use ptarmigan::tlb::Costs;
-use ptarmigan_replay::{Failure, SoloTrace};
+use ptarmigan_replay::SoloTrace;
+use ptarmigan_term::Failure;
 
 /// Looks for advice to a kernel. `costs` are the prices of flushes on its machine, if they are
 /// known. `high` says that it has high memory, and so `userpte=`.

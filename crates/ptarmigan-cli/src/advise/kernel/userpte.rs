@@ -7,8 +7,9 @@ use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Measure, Side};
 use ptarmigan::params::{AutoParams, UserPte};
-use ptarmigan_replay::terminal::words::count;
-use ptarmigan_replay::{Failure, PlacedMachine, PlacedRun, PlacedTrace, SoloTrace};
+use ptarmigan_replay::{PlacedMachine, PlacedRun, PlacedTrace, SoloTrace};
+use ptarmigan_term::Count;
+use ptarmigan_term::Failure;
 
 const KIND: &str = "userpte";
 /// The machine: 4 GiB, of which 768 MiB are low memory.
@@ -45,7 +46,7 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure) -> Result<Verdict, Failur
     let spared = high.opened.saturating_sub(chosen.opened);
     if spared < LEAST_WINDOWS {
         let reason =
-            format!("userpte={name} saves {} of {} windows on tables", count(spared), count(high.opened));
+            format!("userpte={name} saves {} of {} windows on tables", Count(spared), Count(high.opened));
         return not(true, reason);
     }
     let faults = recorded.trace().faults.max(1);
@@ -59,11 +60,11 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure) -> Result<Verdict, Failur
         figure: format!(
             "Of {} leaf tables {} are in high memory, and with the default {}. {} of {} windows on them are not \
              opened ({}, {:.2} for each fault). 4 GiB of memory, 768 MiB of them low.",
-            count(chosen.tables),
-            count(chosen.high),
-            count(high.high),
-            count(spared),
-            count(high.opened),
+            Count(chosen.tables),
+            Count(chosen.high),
+            Count(high.high),
+            Count(spared),
+            Count(high.opened),
             percent(spared as f64 / high.opened as f64),
             spared as f64 / faults as f64,
         ),

@@ -6,8 +6,9 @@
 use crate::advise::advice::{LargeFigures, Variant};
 use crate::advise::figures::Figures;
 use crate::advise::measure::{Measure, Side};
-use ptarmigan_replay::terminal::words::{self, several};
 use ptarmigan_replay::{CountedMachine, CountedRun, HugeFaults, SoloTrace, Trace};
+use ptarmigan_term::Count;
+use ptarmigan_term::words::several;
 
 /// Replays the recording once with large pages. Returns the counts, as sentences and as a variant.
 /// Large pages take memory that the program does not touch: if it runs out, the sentence says so,
@@ -48,10 +49,10 @@ fn told(run: &CountedRun, whole: &Figures) -> (String, Variant) {
         several(large.splits, "split"),
         if large.splits == 1 { "is" } else { "are" },
         several(figures.tables_made, "table"),
-        words::count(whole.tables_made),
-        words::count(figures.tables_peak),
-        words::count(whole.tables_peak),
-        words::count(large.tables_peak_with_reserve),
+        Count(whole.tables_made),
+        Count(figures.tables_peak),
+        Count(whole.tables_peak),
+        Count(large.tables_peak_with_reserve),
     );
     let variant = Variant::new("large pages of the library in all areas", &figures);
     (sentence, Variant { large: Some(large), ..variant })

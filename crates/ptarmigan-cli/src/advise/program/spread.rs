@@ -3,7 +3,8 @@ use super::super::advice::{Rejected, To};
 use super::pack::Packed;
 use super::seen::REGION;
 use super::zones::{Layout, Zone, Zones};
-use ptarmigan_replay::terminal::words::{count, several};
+use ptarmigan_term::Count;
+use ptarmigan_term::words::several;
 use std::collections::HashMap;
 
 /// The kind of advice on mappings.
@@ -74,7 +75,7 @@ impl Found {
         let sum = |of: fn(&Packed) -> u64| self.programs.values().map(of).sum::<u64>();
         let pages = several(sum(Packed::pages), "page");
         if self.kind == ARENAS {
-            return format!("fewer arenas: {} of them hold {pages}", count(sum(Packed::zones)));
+            return format!("fewer arenas: {} of them hold {pages}", Count(sum(Packed::zones)));
         }
         format!("keep pages together: {pages} are spread over {}", several(sum(Packed::regions), "table"))
     }

@@ -1,6 +1,7 @@
 //! One replay under the eyes of the finders.
 use super::seen::{Finder, Happens, Seen};
-use ptarmigan_replay::{CountedMachine, Failure, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
+use ptarmigan_replay::{CountedMachine, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
+use ptarmigan_term::Failure;
 
 /// Shows a replay to a finder.
 struct Survey<'a> {

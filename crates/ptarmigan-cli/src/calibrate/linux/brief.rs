@@ -5,7 +5,7 @@ use super::fit::Fit;
 use super::process::Order;
 use super::sample::Sample;
 use crate::calibrate::HostTime;
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 
 const PASSES: usize = 60;
 /// The working set of those cases that have one, in pages.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use serde::Serialize;
 
 use super::case::Grid;
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 
 const PATH: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
 /// The kernel's value after boot.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::estimate::Estimate;
 use ptarmigan_replay::model::{HostName, Model};
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 
 /// The working set that a program is taken to have, in pages.
 pub(super) const RESIDENT: usize = 512;

@@ -1,4 +1,5 @@
 //! A picture of the curve: the cost of a flush by its size.
+use ptarmigan_term::{Count, Time};
 
 const COLUMNS: usize = 64;
 const ROWS: usize = 14;
@@ -15,7 +16,7 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// Draws at most 80 columns. `plain` uses ASCII only.
+    /// Draws at most 80 columns. `plain` draws with ASCII marks.
     pub(super) fn draw(&self, plain: bool) -> String {
         let [point, named, full, bar] =
             if plain { ['o', '.', '-', '|'] } else { ['●', '·', '─', '│'] };
@@ -45,16 +46,16 @@ impl Picture {
         let mut text = String::new();
         for (y, cells) in cells.iter().enumerate() {
             let label = match y {
-                0 => format!("{:7.1} us", most_ns / 1000.0),
-                y if y == ROWS - 1 => format!("{:7.1} us", 0.0),
+                0 => format!("{:10}", Time::from_nanos(most_ns)),
+                y if y == ROWS - 1 => format!("{:10}", Time::default()),
                 _ => " ".repeat(10),
             };
             let line: String = cells.iter().collect();
             text += &format!("{label} {bar}{}\n", line.trim_end());
         }
-        text += &format!("{:>12}0{:>width$} pages\n", "", most_pages, width = COLUMNS - 8);
+        text += &format!("{:>12}0{:>width$} pages\n", "", Count(most_pages as u64), width = COLUMNS - 8);
         let meets = if self.break_even > most_pages {
-            format!("break-even at {:.0} pages, beyond the picture", self.break_even)
+            format!("break-even at {} pages, beyond the picture", Count(self.break_even.round() as u64))
         } else {
             format!("{bar} break-even")
         };
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn the_picture_fits_a_terminal_and_shows_both_lines_and_where_they_meet() {
         let text = picture(3000.0, 16.6).draw(true);
-        assert!(text.is_ascii());
+        assert!(text.replace("µs", "us").is_ascii(), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         // The bar of the break-even stands where 16.6 of 132 pages are, behind the axis.
         let bars = text.lines().filter(|line| line.chars().nth(12 + 8) == Some('|')).count();
@@ -83,6 +84,6 @@ mod tests {
         assert!(full.starts_with("           |-----"), "{text}");
         let wide = picture(3000.0, 16.6).draw(false);
         assert!(wide.contains('●') && wide.lines().all(|line| line.chars().count() <= 80));
-        assert!(picture(544_000.0, 3110.0).draw(true).contains("3110 pages, beyond the picture"));
+        assert!(picture(544_000.0, 3110.0).draw(true).contains("3,110 pages, beyond the picture"));
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::case::Grid;
 use super::host::HostFlush;
 use super::sample::{Sample, sample};
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::print;
+use ptarmigan_term::{Context, Failure};
 
 /// The work of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

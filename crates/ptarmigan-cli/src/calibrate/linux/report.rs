@@ -1,4 +1,5 @@
 //! The report: table, picture and JSON.
+use ptarmigan_term::Time;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -10,8 +11,8 @@ use super::estimate::{BreakEven, Estimate, TooFew};
 use super::picture::Picture;
 use super::sample::Sample;
 use ptarmigan_bench::stats::median;
-use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_replay::model::HostName;
+use ptarmigan_term::text::{Text, TextTable};
 
 /// The samples of the processes, by the number of their CPUs.
 pub(super) struct Measured {
@@ -89,7 +90,7 @@ impl Calibration {
         })
     }
 
-    /// Returns the report as text of at most 80 columns; `plain` is ASCII only.
+    /// Returns the report as text of at most 80 columns; `plain` draws with ASCII marks.
     pub(super) fn text(&self, plain: bool) -> Text {
         let mut text = Text::default();
         // Writing to a text cannot fail.
@@ -135,12 +136,14 @@ impl Calibration {
         let FoundAgainNs { by_name, everything } = self.found_again_ns;
         writeln!(
             text,
-            "finding a page again: {by_name:.1} ns after a flush by name, {everything:.1} after everything"
+            "finding a page again: {} after a flush by name, {} after everything",
+            Time::from_nanos(by_name),
+            Time::from_nanos(everything)
         )?;
         if self.found_again_ns.names_forget_all() {
             writeln!(text, "so here a flush by name forgets more than the pages that it names")?;
         }
-        writeln!(text, "\ncosts in ns\n")?;
+        writeln!(text, "\ncosts\n")?;
         let rows = [
             ("page", Some(costs.page), "one page by name"),
             ("run", costs.run, "beginning a flush of several pages by name"),
@@ -150,7 +153,7 @@ impl Calibration {
             ("ask", costs.ask, "asking another CPU"),
         ];
         for (name, ns, what) in rows {
-            let ns = ns.map_or("none".to_owned(), |ns| format!("{ns:.1}"));
+            let ns = ns.map_or("none".to_owned(), |ns| format!("{:.4}", Time::from_nanos(ns)));
             writeln!(text, "{name:<12} {ns:>9}  {what}")?;
         }
         writeln!(text, "\na flush by its size, 1 CPU, no working set\n")?;

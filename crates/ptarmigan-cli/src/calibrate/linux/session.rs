@@ -9,10 +9,10 @@ use super::report::{Calibration, Measured};
 use crate::calibrate::CalibrateArgs;
 use ptarmigan_bench::json::Document;
 use ptarmigan_replay::model::HostName;
-use ptarmigan_replay::terminal::bar::bar;
-use ptarmigan_replay::terminal::output::Output;
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::bar::bar;
+use ptarmigan_term::output::Output;
+use ptarmigan_term::print;
+use ptarmigan_term::{Context, Failure};
 
 /// Times that a process carries each case out. A second CPU is often taken, and waited for.
 const PASSES: [usize; 2] = [60, 20];

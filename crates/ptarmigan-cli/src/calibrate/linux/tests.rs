@@ -104,7 +104,8 @@ fn planted_costs_come_back_as_a_model_that_plans_by_them() {
 fn the_report_fits_a_terminal_and_says_what_is_extrapolated() {
     let calibration = calibration(3.0, |_| ());
     let text = calibration.text(true).to_string();
-    assert!(text.is_ascii() && text.lines().all(|line| line.len() <= 80), "{text}");
+    let ascii = text.replace("µs", "us");
+    assert!(ascii.is_ascii() && ascii.lines().all(|line| line.len() <= 80), "{text}");
     assert!(text.contains("* extrapolated: the kernel flushes at most 33 pages by name"), "{text}");
     let json = serde_json::to_value(&calibration).unwrap();
     let first = &json["break_even"][0];

@@ -1,6 +1,6 @@
 //! Checks which recording methods this machine allows, and reports why one is refused.
 use super::system::proc::status;
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 use std::fs;
 use std::io;
 use std::path::Path;

@@ -7,7 +7,7 @@ use super::system::proc;
 use super::target::Target;
 use super::write::{Deliveries, First, write};
 use crate::record::args::RecordArgs;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::{Header, Unseen};
 
 /// What a message calls the temporary files.

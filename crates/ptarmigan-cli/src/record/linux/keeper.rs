@@ -5,7 +5,7 @@
 //! command has ended. If both are, the next recorder cleans up.
 use super::system::notify::{self, Listener, Ready};
 use super::system::signals;
-use ptarmigan_replay::terminal::print;
+use ptarmigan_term::print;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::fs::File;
 use std::io::{self, Read, Write};

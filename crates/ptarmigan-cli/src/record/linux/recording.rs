@@ -3,10 +3,10 @@ use super::sources::Source;
 use super::sources::mappings::PerfMappings;
 use super::sources::spill::Spill;
 use super::stops::tracer::Surroundings;
-use indicatif::ProgressBar;
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::terminal::words::count;
-use ptarmigan_replay::terminal::{bar, print};
+use ptarmigan_term::Failure;
+use ptarmigan_term::bar::ProgressBar;
+use ptarmigan_term::{Bytes, Count, Time};
+use ptarmigan_term::{bar, print};
 use ptarmigan_trace::{Method, Unseen};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -86,13 +86,13 @@ impl Recording {
 }
 
 fn processes(n: usize) -> String {
-    if n == 1 { "1 process".to_owned() } else { format!("{} processes", count(n as u64)) }
+    if n == 1 { "1 process".to_owned() } else { format!("{} processes", Count(n as u64)) }
 }
 
 impl Surroundings for Recording {
     fn begun(&mut self) {
         let (method, unseen) = (self.method.name(), self.unseen.names());
-        let long = self.duration.map(|time| format!(" for {} s", time.as_secs_f64())).unwrap_or_default();
+        let long = self.duration.map(|time| format!(" for {}", Time::from(time))).unwrap_or_default();
         if unseen.is_empty() {
             print::error(&format!("recording with {method}{long}"));
         } else {
@@ -103,8 +103,8 @@ impl Surroundings for Recording {
 
     fn tick(&mut self, alive: Option<usize>) {
         let (Some(progress), Some((source, _))) = (&self.progress, &self.kept) else { return };
-        let tasks = alive.map(|n| format!("{n} tasks alive, ")).unwrap_or_default();
-        progress.set_message(format!("recording: {tasks}{} KiB", source.bytes() >> 10));
+        let tasks = alive.map(|n| format!("{} tasks alive, ", Count(n as u64))).unwrap_or_default();
+        progress.set_message(format!("recording: {tasks}{}", Bytes(source.bytes())));
     }
 
     fn alive(&self) -> Vec<i32> {

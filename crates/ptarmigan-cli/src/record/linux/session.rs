@@ -19,8 +19,8 @@ use super::target::{self, Target};
 use super::write::First;
 use crate::record::args::{MethodChoice, RecordArgs};
 use crate::record::pid;
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::print;
+use ptarmigan_term::{Context, Failure, Time};
 use ptarmigan_trace::Method;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
         return Err(failure);
     }
     let early = match (ended, args.duration) {
-        (None, Some(time)) => Some(format!("after {} s", time.as_secs_f64())),
+        (None, Some(time)) => Some(format!("after {}", Time::from(time))),
         _ => None,
     };
     let ending = Ending {

@@ -2,8 +2,8 @@
 //!
 //! Without `--output` its name is chosen at the end, by the program with most page tables. Such a
 //! file replaces no other.
-use ptarmigan_replay::terminal::output::Output;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::output::Output;
+use ptarmigan_term::{Context, Failure};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs;

@@ -4,9 +4,9 @@ use super::callers::{Callers, Files};
 use super::sources::merge::{Finished, Merge};
 use super::sources::spill::{NotedExecs, NotedReads, Spill};
 use super::target::Target;
-use ptarmigan_replay::terminal::words::{several, several_were};
-use ptarmigan_replay::terminal::{bar, print};
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::words::{several, several_were};
+use ptarmigan_term::{Bytes, Context, Count, Failure};
+use ptarmigan_term::{bar, print};
 use ptarmigan_trace::{FaultFlags, Header, Kind, OpeningCounts, Sampled, Summary, Writer};
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -69,7 +69,7 @@ pub(super) fn write(
     let mut model = model.with_names(names).with_callers(callers).with_reads(reads);
     for (n, raw) in Merge::new(streams, spill.room.ended()).enumerate() {
         if n % (1 << 16) == 0 {
-            progress.set_message(format!("writing: {n} events"));
+            progress.set_message(format!("writing: {} events", Count(n as u64)));
         }
         model.feed(raw).context(&problem)?;
     }
@@ -167,7 +167,7 @@ fn written(summary: &Summary, openings: &OpeningCounts, bytes: u64) -> String {
         several(summary.tasks.into(), "task"),
         several(execs, "exec"),
         several(samples, "sample"),
-        summary.lost,
-        several(bytes, "byte"),
+        Count(summary.lost),
+        Bytes(bytes),
     )
 }

@@ -1,7 +1,7 @@
 //! Table pages that are alive, over the recording.
 use super::{Parts, part_of_call};
-use crate::report::words::size;
 use ptarmigan_replay::{Observation, ObservedTrace, RecordedProgram};
+use ptarmigan_term::Bytes;
 use serde::Serialize;
 
 /// Programs that are shown apart; the others are one.
@@ -176,7 +176,7 @@ fn labels(programs: &[RecordedProgram]) -> Vec<String> {
         let label = match &program.name {
             Some(name) => name.clone(),
             None if program.starts == 0 => "before exec".to_owned(),
-            None => format!("image of {}", size(program.pages << 12)),
+            None => format!("image of {}", Bytes(program.pages << 12)),
         };
         let same = labels.iter().filter(|other| other.split(" #").next() == Some(&label)).count();
         labels.push(if same == 0 { label } else { format!("{label} #{}", same + 1) });
@@ -213,6 +213,6 @@ mod tests {
     fn images_of_one_size_are_told_apart() {
         let program = |pages| RecordedProgram { name: None, pages, starts: 1 };
         let labels = labels(&[program(256), program(512), program(256)]);
-        assert_eq!(labels, ["image of 1.0 MiB", "image of 2.0 MiB", "image of 1.0 MiB #2"]);
+        assert_eq!(labels, ["image of 1 MiB", "image of 2 MiB", "image of 1 MiB #2"]);
     }
 }

@@ -17,7 +17,8 @@ pub(super) use policies::PolicyFigures;
 pub(super) use tables::{CauseRow, TableFigures};
 
 use ptarmigan_replay::account::{Programs, TimesReport};
-use ptarmigan_replay::{Axis, Choice, Failure, Observation, ObservedTrace, TruthReport, Work};
+use ptarmigan_replay::{Axis, Choice, Observation, ObservedTrace, TruthReport, Work};
+use ptarmigan_term::Failure;
 use serde::Serialize;
 
 /// Parts that the axis of a trace is cut into.

@@ -1,6 +1,7 @@
 //! Low memory under each `userpte=`.
 use ptarmigan::params::UserPte;
-use ptarmigan_replay::{Failure, PlacedMachine, PlacedTrace, Trace};
+use ptarmigan_replay::{PlacedMachine, PlacedTrace, Trace};
+use ptarmigan_term::Failure;
 use serde::Serialize;
 
 /// Where tables were on a 32-bit machine with PAE.

@@ -1,7 +1,8 @@
 //! Collects warnings: facts that a reader must know before trusting a figure.
 use super::Facts;
-use crate::report::words::{count, share};
+use crate::report::words::share;
 use ptarmigan_replay::flushes::LinuxFlushes;
+use ptarmigan_term::Count;
 
 /// Returns a sentence for each thing that makes figures worth less.
 pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
@@ -10,7 +11,7 @@ pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
         warnings.push(format!(
             "Lossy recording: the kernel dropped {} events for lack of room, {} of all. Tables of these \
              events are missing or stay too long, so every figure is a guess.",
-            count(facts.lost),
+            Count(facts.lost),
             share(facts.lost, facts.events + facts.lost)
         ));
     }
@@ -25,8 +26,8 @@ pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
         warnings.push(format!(
             "The replay differs from Linux: {} of {} samples of VmPTE are not equal ({}). Tables are missing \
              or too many in these processes.",
-            count(truth.checked - truth.equal),
-            count(truth.checked),
+            Count(truth.checked - truth.equal),
+            Count(truth.checked),
             share(truth.checked - truth.equal, truth.checked)
         ));
     }
@@ -39,14 +40,14 @@ pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
     if truth.tables_from_stops > 0 {
         warnings.push(format!(
             "{} tables are known from pages that were found at stops, not from an event that made them.",
-            count(truth.tables_from_stops)
+            Count(truth.tables_from_stops)
         ));
     }
     if truth.ends_unknown > 0 {
         warnings.push(format!(
             "{} mappings of files were locked by an earlier mlockall. No event tells where the files end, so \
              tables beyond their ends may be too many.",
-            count(truth.ends_unknown)
+            Count(truth.ends_unknown)
         ));
     }
     if !facts.unseen.is_empty() {
@@ -61,7 +62,7 @@ pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
     if facts.odd_calls > 0 {
         warnings.push(format!(
             "{} calls make no sense in the replayed address spaces and were left out.",
-            count(facts.odd_calls)
+            Count(facts.odd_calls)
         ));
     }
     let remarks = flushes.map(LinuxFlushes::remarks).unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Advice, in short, at the top of the page.
 use super::html::{anchor, panels};
 use crate::report::collect::Figures;
-use crate::report::draw::escape;
-use crate::report::words::{plural, sentences};
+use crate::report::words::sentences;
+use ptarmigan_term::draw::escape;
+use ptarmigan_term::words::several;
 
 /// Pieces that are shown; the command prints all of them.
 pub(in crate::report) const SHOWN: usize = 3;
@@ -42,7 +43,7 @@ pub(super) fn advice(all: &[Figures]) -> String {
         if more == 0 {
             return html;
         }
-        let more = plural(more as u64, "piece");
+        let more = several(more as u64, "piece");
         html + &format!("<p class=\"note\">{more} more: <code>ptarmigan advise</code> prints all.</p>\n")
     });
     format!("<section id=\"advice\">\n<h2>What would help{}</h2>\n{content}</section>\n", anchor("advice"))

@@ -5,8 +5,9 @@
 use crate::csv;
 use crate::report::collect::{Figures, LivePoint};
 use crate::report::data;
-use crate::report::draw::escape;
-use crate::report::words::{letter, size};
+use crate::report::words::letter;
+use ptarmigan_term::Bytes;
+use ptarmigan_term::draw::escape;
 use std::fmt::Write;
 
 /// Returns links to the data of a section, one for each trace; empty if it has tables only.
@@ -22,7 +23,7 @@ pub(super) fn links(all: &[Figures], id: &str) -> String {
             "<a download=\"{id}{suffix}.csv\" href=\"data:text/csv;charset=utf-8,{}\">{}CSV, {}</a>",
             encode(&csv),
             escape(&of),
-            size(csv.len() as u64)
+            Bytes(csv.len() as u64)
         ));
     }
     format!("<p class=\"note data\">Data of this part: {}</p>\n", links.join(", "))

@@ -3,8 +3,10 @@ use super::fact::{Better, Compare, Fact, difference};
 use super::html::{Table, name};
 use super::times;
 use crate::report::collect::{Facts, Figures};
-use crate::report::draw::escape;
-use crate::report::words::{count, letter, on_axis, plural, share, size};
+use crate::report::words::{letter, on_axis, share};
+use ptarmigan_term::draw::escape;
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count};
 
 /// Returns the first lines: the programs that were recorded.
 pub(super) fn lead(all: &[Figures]) -> String {
@@ -38,16 +40,16 @@ pub(in crate::report) fn lead_lines(all: &[Figures]) -> Vec<String> {
         };
         format!(
             "{of}{} process{}{running}, {}, {}{time}; {} on {arch} with {}.",
-            count(*processes),
+            Count(*processes),
             if *processes == 1 { "" } else { "es" },
-            plural(*events, "event"),
-            plural(*faults, "page fault"),
+            several(*events, "event"),
+            several(*faults, "page fault"),
             if *method == "synthetic" {
                 "made, not recorded,".to_owned()
             } else {
                 format!("recorded with {method}")
             },
-            plural(*cpus as u64, "CPU"),
+            several(*cpus as u64, "CPU"),
         )
     };
     all.iter().enumerate().map(line).collect()
@@ -58,7 +60,7 @@ fn running_already(n: u64) -> String {
     match n {
         0 => String::new(),
         1 => " (1 was running already)".to_owned(),
-        n => format!(" ({} were running already)", count(n)),
+        n => format!(" ({} were running already)", Count(n)),
     }
 }
 
@@ -119,7 +121,7 @@ fn figures(one: &Figures) -> Vec<Fact> {
     let truth = &facts.truth;
     let part = |part: u64, of: u64| Compare::Share(part as f64 / (of as f64).max(1.0));
     let fact = |what, value, number, better| Fact { what, value, number, better, absent: "not recorded" };
-    let number = |what, n: u64| fact(what, count(n), Compare::Ratio(n as f64), Better::Less);
+    let number = |what, n: u64| fact(what, Count(n).to_string(), Compare::Ratio(n as f64), Better::Less);
     let ours = flushes.ours.page + flushes.ours.range + flushes.ours.full;
     let (bytes, median) = (facts.peak_table_bytes, tables.lifetimes.median[0]);
     let axis = facts.axis_end;
@@ -134,7 +136,12 @@ fn figures(one: &Figures) -> Vec<Fact> {
         number("page faults", facts.faults),
         number("table pages made", made),
         number("alive at once, at most", facts.peak_live_tables),
-        fact("memory in tables, at most", size(bytes), Compare::Ratio(bytes as f64), Better::Less),
+        fact(
+            "memory in tables, at most",
+            Bytes(bytes).to_string(),
+            Compare::Ratio(bytes as f64),
+            Better::Less,
+        ),
         fact(
             "leaf tables that never held 64 pages",
             share(full.below_64, full.tables),

@@ -2,10 +2,10 @@
 use super::html::{Table, note, panels, pictures, said, section};
 use super::{most, x_axis};
 use crate::report::collect::Figures;
-use crate::report::draw::Mirror;
-use crate::report::words::count;
 use ptarmigan_replay::Cause;
 use ptarmigan_replay::flushes::{FlushRow, Flushes, LinuxFlushes, ProgramRequests, compare};
+use ptarmigan_term::Count;
+use ptarmigan_term::draw::Mirror;
 
 /// The rows of a table of requests that are shown.
 const REQUESTS: usize = 10;
@@ -13,12 +13,12 @@ const REQUESTS: usize = 10;
 /// The library's flushes against Linux's.
 pub(super) fn flushes(all: &[Figures]) -> String {
     let linux = |one: &Figures| match &one.flushes.linux {
-        Some(linux) => count(linux.calls.carried_out.total()),
+        Some(linux) => Count(linux.calls.carried_out.total()).to_string(),
         None => "not recorded".to_owned(),
     };
     let heading = format!(
         "TLB flushes for calls on mappings: {} in the replay, {} by Linux",
-        said(all, |one| count(one.flushes.ours_by_cause.calls.total())),
+        said(all, |one| Count(one.flushes.ours_by_cause.calls.total()).to_string()),
         said(all, linux)
     );
     let caption = "Flushes over the recording: upwards those that the library makes in the replay, downwards those \
@@ -54,7 +54,7 @@ pub(super) fn flushes(all: &[Figures]) -> String {
     let parts = all.iter().map(|one| one.flushes.points.len()).max().unwrap_or(0);
     let part = format!(
         "Each bar counts the flushes in one of {} equal parts of the recording.",
-        count(parts as u64)
+        Count(parts as u64)
     );
     section(all, "flushes", &heading, caption, &(content + &note(&part) + &note(&found(all))))
 }
@@ -65,7 +65,7 @@ fn by_cause(one: &Figures) -> String {
         ["cause", "Linux: one page", "a range", "full", "the library: one page", "a range", "full"];
     let mut table = Table::new("", &headings);
     let sizes = |flushes: Option<Flushes>| match flushes {
-        Some(flushes) => flushes.by_size().map(count),
+        Some(flushes) => flushes.by_size().map(|n| Count(n).to_string()),
         None => ["–"; 3].map(str::to_owned),
     };
     for row in compare(one.flushes.linux.as_ref(), Some(&one.flushes.ours_by_cause)) {
@@ -84,7 +84,7 @@ fn between_cpus(one: &Figures) -> String {
         return String::new();
     }
     let row = |row: &ProgramRequests| {
-        let [page, range, full] = row.requested.by_size().map(count);
+        let [page, range, full] = row.requested.by_size().map(|n| Count(n).to_string());
         [row.program.clone(), row.cause.name().to_owned(), page, range, full]
     };
     let mut table = Table::new("wrap", &["requests by", "for", "one page", "a range", "full"]);
@@ -97,9 +97,9 @@ fn between_cpus(one: &Figures) -> String {
         "Linux asked other CPUs {} times to flush, by an interrupt each. CPUs with recorded programs flushed {} \
          times at the request of another, and were asked {} times for a space that they did not have. A CPU \
          that was idle or ran another program leaves no event.{more}",
-        count(requested.total()),
-        count(for_others.total()),
-        count(*wrong_cpu)
+        Count(requested.total()),
+        Count(for_others.total()),
+        Count(*wrong_cpu)
     );
     table.finish() + &note(&text)
 }
@@ -113,6 +113,6 @@ fn found(all: &[Figures]) -> String {
     format!(
         "Of the flushes in the replay, {} come from corrections: pages that were present at a stop without a \
          recorded fault. Linux made no such flush.",
-        said(all, |one| format!("{} of {}", count(of(one)), count(one.flushes.ours.total())))
+        said(all, |one| format!("{} of {}", Count(of(one)), Count(one.flushes.ours.total())))
     )
 }

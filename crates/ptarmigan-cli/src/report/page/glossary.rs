@@ -1,5 +1,5 @@
 //! Words of the field: as tooltips where a reader meets them first, and as a list at the end.
-use crate::report::draw::escape;
+use ptarmigan_term::draw::escape;
 
 /// A word and its meaning, as in the glossary of the book.
 struct Word {

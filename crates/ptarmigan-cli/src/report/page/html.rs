@@ -1,8 +1,8 @@
 //! Pieces of a page.
 use super::{behind, glossary};
 use crate::report::collect::Figures;
-use crate::report::draw::escape;
 use crate::report::words::letter;
+use ptarmigan_term::draw::escape;
 
 /// Widths that each picture is drawn for, in pixels, and their classes. The style sheet shows the
 /// one that comes nearest to the width of its panel, scaled by 0.7 to 1.4.

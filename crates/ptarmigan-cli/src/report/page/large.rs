@@ -1,14 +1,15 @@
 //! Large pages, where a recorded Linux had huge ones.
 use super::html::{Table, note, panels, said, section};
 use crate::report::collect::{Figures, LargeFigures};
-use crate::report::words::{count, plural, size};
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count};
 
 /// Returns the part about large pages; empty if no recorded Linux had huge ones.
 pub(super) fn large(all: &[Figures]) -> String {
     if all.iter().all(|one| one.large.is_none()) {
         return String::new();
     }
-    let mapped = |large: &LargeFigures| plural(large.mapped, "large page");
+    let mapped = |large: &LargeFigures| several(large.mapped, "large page");
     let heading = format!(
         "Faults map {} where the recorded Linux had huge ones",
         said(all, |one| one.large.as_ref().map_or("no large pages".to_owned(), mapped))
@@ -23,15 +24,23 @@ pub(super) fn large(all: &[Figures]) -> String {
         let made = one.tables.made.iter().sum();
         let none = || "–".to_owned();
         for (what, small, large) in [
-            ("large pages mapped by faults", none(), count(large.mapped)),
-            ("large pages split", none(), count(large.splits)),
-            ("faults that find their page mapped", none(), count(large.faults_found)),
-            ("table pages made", count(made), count(large.tables_made)),
-            ("alive at once, at most", count(one.facts.peak_live_tables), count(large.peak_live_tables)),
-            ("memory in tables, at most", size(one.facts.peak_table_bytes), size(large.peak_table_bytes)),
-            ("the same with the reserve", none(), size(large.peak_bytes_with_reserve)),
+            ("large pages mapped by faults", none(), Count(large.mapped).to_string()),
+            ("large pages split", none(), Count(large.splits).to_string()),
+            ("faults that find their page mapped", none(), Count(large.faults_found).to_string()),
+            ("table pages made", Count(made).to_string(), Count(large.tables_made).to_string()),
+            (
+                "alive at once, at most",
+                Count(one.facts.peak_live_tables).to_string(),
+                Count(large.peak_live_tables).to_string(),
+            ),
+            (
+                "memory in tables, at most",
+                Bytes(one.facts.peak_table_bytes).to_string(),
+                Bytes(large.peak_table_bytes).to_string(),
+            ),
+            ("the same with the reserve", none(), Bytes(large.peak_bytes_with_reserve).to_string()),
         ] {
-            table.row([what.to_owned(), small, large]);
+            table.row([what.to_owned(), small, large.to_string()]);
         }
         table.finish()
     });

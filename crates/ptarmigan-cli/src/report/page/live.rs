@@ -2,8 +2,10 @@
 use super::html::{note, pictures, pictures_with, said, section};
 use super::{most, x_axis};
 use crate::report::collect::{Figures, LivePoint};
-use crate::report::draw::{Layer, Rows, Stack};
-use crate::report::words::{count, plural, share, size};
+use crate::report::words::share;
+use ptarmigan_term::draw::{Layer, Rows, Stack};
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count};
 
 /// Classes of the levels, from the leaves up.
 pub(super) const LEVELS: [&str; 5] = ["f0", "f1", "f2", "f3", "shade"];
@@ -16,15 +18,15 @@ fn peak(one: &Figures) -> f64 {
 pub(super) fn levels(all: &[Figures]) -> String {
     let heading = format!(
         "At most {} table pages are alive at once",
-        said(all, |one| count(one.facts.peak_live_tables))
+        said(all, |one| Count(one.facts.peak_live_tables).to_string())
     );
-    let made = said(all, |one| count(one.tables.made.iter().sum()));
+    let made = said(all, |one| Count(one.tables.made.iter().sum()).to_string());
     let reuse = |one: &Figures| one.tables.made.iter().sum::<u64>() / one.facts.peak_live_tables.max(1);
     let mut caption = format!(
         "Table pages by level: each column shows the peak within its slice of the recording. In all, {made} are made."
     );
     if all.iter().all(|one| reuse(one) >= 10) {
-        let times = said(all, |one| count(reuse(one)));
+        let times = said(all, |one| Count(reuse(one)).to_string());
         caption += &format!(
             " On average a page becomes a table {times} times: the cost of an allocation matters more here \
              than the memory in tables."
@@ -46,7 +48,7 @@ pub(in crate::report) fn picture(all: &[Figures], one: &Figures, width: f64) -> 
     };
     let layers: Vec<Layer> = (0..one.facts.levels.len()).map(layer).collect();
     let mark = one.live.peak().map(|(part, total)| {
-        (part, format!("{} tables, {}", count(total.into()), size(one.facts.peak_table_bytes)))
+        (part, format!("{} tables, {}", Count(total.into()), Bytes(one.facts.peak_table_bytes)))
     });
     let label = format!("Table pages alive by level, at most {}", one.facts.peak_live_tables);
     let y_end = 1.12 * most(all, peak);
@@ -68,9 +70,9 @@ pub(super) fn programs(all: &[Figures]) -> String {
         let rows: Vec<(String, String, Vec<f64>)> = high
             .into_iter()
             .map(|row| {
-                let mut said = format!("at most {}", count(row.most));
+                let mut said = format!("at most {}", Count(row.most));
                 if row.starts > 0 {
-                    said = format!("{}, {said}", plural(row.starts, "start"));
+                    said = format!("{}, {said}", several(row.starts, "start"));
                 }
                 (row.label.to_owned(), said, row.values)
             })
@@ -121,7 +123,7 @@ fn split(one: &Figures, end: f64) -> (Vec<Row<'_>>, Vec<Row<'_>>) {
 fn flat(rows: &[Row<'_>]) -> String {
     let Some(most) = rows.iter().map(|row| row.most).max() else { return String::new() };
     let labels: Vec<&str> = rows.iter().map(|row| row.label).collect();
-    format!("Too low to draw, with at most {} at a time: {}.", plural(most, "table"), labels.join(", "))
+    format!("Too low to draw, with at most {} at a time: {}.", several(most, "table"), labels.join(", "))
 }
 
 fn largest(one: &Figures) -> String {

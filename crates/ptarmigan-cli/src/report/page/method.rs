@@ -1,14 +1,14 @@
 //! Explains the origin of the figures.
 use super::html::said;
 use crate::report::collect::Figures;
-use crate::report::draw::escape;
-use crate::report::words::{count, size};
+use ptarmigan_term::draw::escape;
+use ptarmigan_term::{Bytes, Count};
 
 /// Returns the end of the page.
 pub(super) fn method(all: &[Figures]) -> String {
     let truth = said(all, |one| {
         let truth = &one.facts.truth;
-        format!("{} of {}", count(truth.equal), count(truth.checked))
+        format!("{} of {}", Count(truth.equal), Count(truth.checked))
     });
     let memory = all.first().map_or(0, |one| one.facts.memory);
     let paragraphs = [
@@ -17,7 +17,7 @@ pub(super) fn method(all: &[Figures]) -> String {
              machine with {} of memory and the recorded number of CPUs. In this pass the life of each table page is \
              written down, the entries of a leaf table are counted before each operation that may take some, and \
              flushes are counted. Samples of VmPTE that are equal to Linux's: {truth}.",
-            size(memory)
+            Bytes(memory)
         ),
         "The calls of the allocator in this pass are then made again on each policy, on a new machine, without the \
          replay around them. The tables of a recording do not depend on where their pages come from, so counts and \

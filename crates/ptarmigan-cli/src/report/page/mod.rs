@@ -17,9 +17,9 @@ mod times;
 mod work;
 
 use super::collect::Figures;
-use super::draw::{Unit, XAxis, escape};
 use super::words::letter;
 use html::name;
+use ptarmigan_term::draw::{Unit, XAxis, escape};
 use style::STYLE;
 
 pub(super) use advice::{FIGURE as ADVICE_FIGURE, SHOWN as ADVICE_SHOWN, sentence};

@@ -2,13 +2,13 @@
 use super::html::{Table, note, panels, pictures, section};
 use super::most;
 use crate::report::collect::{Figures, PlacedFigures};
-use crate::report::draw::{Bar, Bars};
-use crate::report::words::{count, size};
+use ptarmigan_term::draw::{Bar, Bars};
+use ptarmigan_term::{Bytes, Count};
 
 /// Returns the part about low and high memory in tables; empty if it was not asked for.
 pub(super) fn placed(all: &[Figures]) -> String {
     let Some(first) = all.first().filter(|one| !one.userpte.is_empty()) else { return String::new() };
-    let low = |placed: &PlacedFigures| format!("{} {}", placed.userpte, size(placed.peak_low_bytes));
+    let low = |placed: &PlacedFigures| format!("{} {}", placed.userpte, Bytes(placed.peak_low_bytes));
     let words: Vec<String> = first.userpte.iter().map(low).collect();
     let heading = if all.len() > 1 {
         "Low memory in tables under each userpte=".to_owned()
@@ -28,7 +28,7 @@ pub(super) fn placed(all: &[Figures]) -> String {
             .map(|placed| Bar {
                 label: placed.userpte.to_owned(),
                 segments: vec![("f1", placed.peak_low_bytes as f64), ("f0", placed.peak_high_bytes as f64)],
-                said: format!("{} low", size(placed.peak_low_bytes)),
+                said: format!("{} low", Bytes(placed.peak_low_bytes)),
             })
             .collect();
         let key = [("f1", "low memory"), ("f0", "high memory")];
@@ -40,9 +40,9 @@ pub(super) fn placed(all: &[Figures]) -> String {
         for placed in &one.userpte {
             table.row([
                 placed.userpte.to_owned(),
-                count(placed.tables),
-                count(placed.high),
-                count(placed.opened),
+                Count(placed.tables).to_string(),
+                Count(placed.high).to_string(),
+                Count(placed.opened).to_string(),
                 format!("{:.2}", placed.opened as f64 / (one.facts.faults as f64).max(1.0)),
             ]);
         }

@@ -2,8 +2,8 @@
 use super::html::{Table, note, panels, pictures, said, section};
 use super::{most, x_axis};
 use crate::report::collect::{Figures, LivePoint, PolicyFigures};
-use crate::report::draw::{Cell, Line, Lines, Matrix, Unit};
-use crate::report::words::{count, nanoseconds, size};
+use ptarmigan_term::draw::{Cell, Line, Lines, Matrix, Unit};
+use ptarmigan_term::{Bytes, Count, Time};
 
 /// Returns the classes of a policy: of areas and of lines.
 fn classes(policy: &str) -> (&'static str, &'static str) {
@@ -23,7 +23,12 @@ fn each_policy(one: &Figures, value: impl Fn(&PolicyFigures) -> String) -> Strin
 /// Policies side by side.
 pub(super) fn side_by_side(all: &[Figures]) -> String {
     let heading = match all {
-        [one] => format!("Allocating a table takes {}", each_policy(one, |p| nanoseconds(p.mean_alloc_ns))),
+        [one] => {
+            format!(
+                "Allocating a table takes {}",
+                each_policy(one, |p| Time::from_nanos(p.mean_alloc_ns).to_string())
+            )
+        }
         _ => "What allocating a table takes on each policy".to_owned(),
     };
     let caption = "The same allocations and frees on each policy. plain clears each page and gives it back; v5 is \
@@ -36,11 +41,11 @@ pub(super) fn side_by_side(all: &[Figures]) -> String {
         for policy in &one.policies {
             table.row([
                 policy.label(),
-                nanoseconds(policy.mean_alloc_ns),
-                count(policy.sum(|level| level.hits)),
-                count(policy.sum(|level| level.refills)),
-                count(policy.sum(|level| level.misses)),
-                size(policy.peak_cached_bytes),
+                Time::from_nanos(policy.mean_alloc_ns).to_string(),
+                Count(policy.sum(|level| level.hits)).to_string(),
+                Count(policy.sum(|level| level.refills)).to_string(),
+                Count(policy.sum(|level| level.misses)).to_string(),
+                Bytes(policy.peak_cached_bytes).to_string(),
             ]);
         }
         table.finish()
@@ -61,7 +66,7 @@ pub(super) fn side_by_side(all: &[Figures]) -> String {
 /// Times of allocations by level, as the patch of 2007 printed them, and their distributions.
 pub(super) fn latency(all: &[Figures]) -> String {
     let heading = "Latency by level and policy, as the patch of 2007 printed it";
-    let clock = said(all, |one| nanoseconds(one.facts.clock_ns.max(1.0)));
+    let clock = said(all, |one| Time::from_nanos(one.facts.clock_ns.max(1.0)).to_string());
     let caption = format!(
         "Mean and total: the level's own calls back to back, frees and trimming included. The others: single calls \
          between two readings of a clock, which cannot tell times below {clock} apart; the minimum is the mean where \
@@ -70,7 +75,11 @@ pub(super) fn latency(all: &[Figures]) -> String {
     let mut content = panels(all, |one| {
         let mut table = Table::new("dense", &["", "count", "total", "min", "mean", "p50", "p99", "max"]);
         let single = |ns: f64| {
-            if ns <= 1.0 { format!("< {:.0} ns", one.facts.clock_ns.max(1.0)) } else { nanoseconds(ns) }
+            if ns <= 1.0 {
+                format!("< {}", Time::from_nanos(one.facts.clock_ns.max(1.0).round()))
+            } else {
+                Time::from_nanos(ns).to_string()
+            }
         };
         for policy in &one.policies {
             table.heading(&policy.label(), 8);
@@ -78,10 +87,10 @@ pub(super) fn latency(all: &[Figures]) -> String {
                 let r = &level.report;
                 table.row([
                     level.level.to_uppercase(),
-                    count(r.allocs),
-                    nanoseconds(r.total_ns),
+                    Count(r.allocs).to_string(),
+                    Time::from_nanos(r.total_ns).to_string(),
                     single(r.min_ns),
-                    nanoseconds(r.mean_ns),
+                    Time::from_nanos(r.mean_ns).to_string(),
                     single(r.p50_ns),
                     single(r.p99_ns),
                     single(r.max_ns),
@@ -116,7 +125,7 @@ fn histograms(one: &Figures, width: f64) -> String {
                         .map(|bin| (bin.from, bin.to, bin.calls as f64 / calls))
                         .collect(),
                     mark: (level.report.allocs > 0).then_some(level.report.p99_ns),
-                    said: format!("p99 {}", nanoseconds(level.report.p99_ns)),
+                    said: format!("p99 {}", Time::from_nanos(level.report.p99_ns)),
                     class: classes(policy.policy).0,
                 }
             };
@@ -132,7 +141,10 @@ fn histograms(one: &Figures, width: f64) -> String {
 /// Memory kept for later.
 pub(super) fn kept(all: &[Figures]) -> String {
     let heading = match all {
-        [one] => format!("Kept for later, at most: {}", each_policy(one, |p| size(p.peak_cached_bytes))),
+        [one] => format!(
+            "Kept for later, at most: {}",
+            each_policy(one, |p| Bytes(p.peak_cached_bytes).to_string())
+        ),
         _ => "What each policy keeps for later".to_owned(),
     };
     let caption = "Memory that rests in each policy between a free and the next allocation, over the recording, \
@@ -154,7 +166,7 @@ pub(super) fn kept(all: &[Figures]) -> String {
                 let (area, line) = classes(policy.policy);
                 Line {
                     class: (line, area),
-                    label: format!("{}: {}", policy.label(), size(policy.peak_cached_bytes)),
+                    label: format!("{}: {}", policy.label(), Bytes(policy.peak_cached_bytes)),
                     values: policy.kept.iter().map(|bytes| *bytes as f64).collect(),
                 }
             })

@@ -5,9 +5,11 @@ use super::html::{note, pictures, said, section};
 use super::live::LEVELS;
 use super::most;
 use crate::report::collect::{CauseRow, Figures};
-use crate::report::draw::{Bar, Bars, Columns};
-use crate::report::words::{count, on_axis, plural, share};
+use crate::report::words::{on_axis, share};
 use ptarmigan_replay::Cause;
+use ptarmigan_term::Count;
+use ptarmigan_term::draw::{Bar, Bars, Columns};
+use ptarmigan_term::words::several;
 
 /// How full leaf tables were.
 pub(super) fn fullness(all: &[Figures]) -> String {
@@ -38,7 +40,7 @@ pub(super) fn fullness(all: &[Figures]) -> String {
                     format!("{}–{}", class.from, class.to)
                 },
                 segments: vec![("f0", class.most as f64 / (fullness.tables as f64).max(1.0))],
-                said: format!("{} ({})", count(class.most), share(class.most, fullness.tables)),
+                said: format!("{} ({})", Count(class.most), share(class.most, fullness.tables)),
             })
             .collect();
         Bars { bars: &bars, end, key: &[], room: (64.0, 112.0) }
@@ -51,7 +53,7 @@ pub(super) fn fullness(all: &[Figures]) -> String {
              by one or in parts, and the table stayed.",
             said(all, |one| {
                 let fullness = &one.tables.fullness;
-                format!("{} ({})", count(fullness.left_empty), share(fullness.left_empty, fullness.tables))
+                format!("{} ({})", Count(fullness.left_empty), share(fullness.left_empty, fullness.tables))
             })
         )
     } else {
@@ -100,7 +102,7 @@ pub(super) fn lifetimes(all: &[Figures]) -> String {
         Columns { columns: &columns, key, y_end: end, what, mark }
             .draw(width, "Table pages by the length of their lives")
     });
-    let cut = said(all, |one| plural(one.tables.lifetimes.cut, "table"));
+    let cut = said(all, |one| several(one.tables.lifetimes.cut, "table"));
     let cut = if all.iter().any(|one| one.tables.lifetimes.cut > 0) {
         format!("Cut off by the start or the end of the recording, and longer than shown: {cut}.")
     } else {
@@ -146,7 +148,7 @@ pub(super) fn causes(all: &[Figures]) -> String {
                 .map(|row| Bar {
                     label: row.cause.name().to_owned(),
                     segments: LEVELS.into_iter().zip(row.levels.iter().map(|n| *n as f64)).collect(),
-                    said: format!("{} ({})", count(row.total()), share(row.total(), total)),
+                    said: format!("{} ({})", Count(row.total()), share(row.total(), total)),
                 })
                 .collect();
             let key: Vec<(&str, &str)> =

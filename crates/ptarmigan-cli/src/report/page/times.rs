@@ -2,9 +2,9 @@
 use super::fact::{Better, Compare, Fact};
 use super::html::{Table, note, panels, said, section};
 use crate::report::collect::Figures;
-use crate::report::draw::escape;
-use crate::report::words::count;
-use ptarmigan_replay::account::{Call, CallTime, Family, Times, TimesReport, seconds_of};
+use ptarmigan_replay::account::{Call, CallTime, Family, Times, TimesReport};
+use ptarmigan_term::draw::escape;
+use ptarmigan_term::{Count, Time};
 
 /// Returns the line that sums up the times, with its remarks. Empty if the recording has no times.
 pub(super) fn lead(one: &Figures, line: Option<&str>) -> String {
@@ -42,8 +42,8 @@ pub(super) fn rows(one: &Figures) -> Vec<Fact> {
 }
 
 fn cpu(times: &Times, micros: u64) -> Option<(String, f64)> {
-    let seconds = micros as f64 / 1e6;
-    times.is_measured().then(|| (seconds_of(seconds), seconds))
+    let time = Time::from_micros(micros as f64);
+    times.is_measured().then(|| (time.to_string(), time.as_secs()))
 }
 
 /// Returns the part about calls by kind; empty if no trace has times.
@@ -55,7 +55,7 @@ pub(super) fn by_call(all: &[Figures]) -> String {
         return String::new();
     }
     let first = |one: &Figures| match made(one).first() {
-        Some((call, time)) => format!("{} {} in {}", count(time.calls), call.name(), of(time.nanos)),
+        Some((call, time)) => format!("{} {} in {}", Count(time.calls), call.name(), of(time.nanos)),
         None => "not recorded".to_owned(),
     };
     let heading = format!("Calls: {}", said(all, first));
@@ -71,7 +71,7 @@ pub(super) fn by_call(all: &[Figures]) -> String {
         for (call, time) in made {
             table.row([
                 call.name().to_owned(),
-                count(time.calls),
+                Count(time.calls).to_string(),
                 of(time.nanos),
                 of(time.longest),
                 of(time.by_clock()),
@@ -84,16 +84,16 @@ pub(super) fn by_call(all: &[Figures]) -> String {
 }
 
 fn of(nanos: u64) -> String {
-    seconds_of(nanos as f64 / 1e9)
+    Time::from_nanos(nanos as f64).to_string()
 }
 
 fn calls(times: &Times, family: Family) -> Option<(String, f64)> {
     let time = times.family(family);
-    let value = || format!("{} in {}", seconds_of(time.seconds()), count(time.calls));
+    let value = || format!("{} in {}", Time::from_secs(time.seconds()), Count(time.calls));
     (time.calls > 0).then(|| (value(), time.seconds()))
 }
 
 fn faults(times: &Times) -> Option<(String, f64)> {
-    let seconds = times.faults_about()? as f64 / 1e6;
-    Some((format!("{} in {}", seconds_of(seconds), count(times.faults)), seconds))
+    let time = Time::from_micros(times.faults_about()? as f64);
+    Some((format!("{time} in {}", Count(times.faults)), time.as_secs()))
 }

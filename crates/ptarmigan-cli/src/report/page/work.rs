@@ -1,10 +1,11 @@
 //! Shows the work of recorded programs by mapping and by function.
 use super::html::{Table, note, panels, said, section};
 use crate::report::collect::Figures;
-use crate::report::draw::escape;
-use crate::report::words::{count, share_of};
+use crate::report::words::share_of;
 use crate::rows::{self, FunctionRows};
 use ptarmigan_replay::MappingWork;
+use ptarmigan_term::Count;
+use ptarmigan_term::draw::escape;
 
 /// The rows of a table that are shown at once; the others are folded.
 const SHOWN: usize = 5;
@@ -26,9 +27,11 @@ pub(super) fn mappings(all: &[Figures]) -> String {
                    mapping with the most faults.";
     let content = panels(all, |one| {
         let row = |row: &MappingWork| {
-            let (address, tables) =
-                (rows::address(row).to_owned(), row.tables.map_or_else(|| "–".to_owned(), count));
-            vec![rows::mapping(row), count(row.faults), share_of(row.share), tables, address]
+            let (address, tables) = (
+                rows::address(row).to_owned(),
+                row.tables.map_or_else(|| "–".to_owned(), |n| Count(n).to_string()),
+            );
+            vec![rows::mapping(row), Count(row.faults).to_string(), share_of(row.share), tables, address]
         };
         let headings = ["program: mapping", "faults", "share", "tables", "address"];
         folded("wrap mapped", &headings, one.work.mappings.iter().map(row).collect())
@@ -66,7 +69,7 @@ fn table(group: &FunctionRows<'_>) -> String {
     let timed = group.is_timed();
     let seconds = |seconds: Option<f64>| seconds.map_or("–".to_owned(), |seconds| format!("{seconds:.3}"));
     let rows = group.rows.iter().map(|row| {
-        let mut cells = vec![rows::function(row), count(row.events), share_of(row.share)];
+        let mut cells = vec![rows::function(row), Count(row.events).to_string(), share_of(row.share)];
         cells.extend(timed.then(|| seconds(row.seconds)));
         cells
     });
@@ -86,7 +89,7 @@ fn folded(class: &str, headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut html = part(shown);
     let rest = &rows[shown.len()..all.min(MOST)];
     if !rest.is_empty() {
-        let left = if all > MOST { format!(" of {}", count((all - SHOWN) as u64)) } else { String::new() };
+        let left = if all > MOST { format!(" of {}", Count((all - SHOWN) as u64)) } else { String::new() };
         html += &format!(
             "<details class=\"more\">\n<summary>{} more{left}</summary>\n{}</details>\n",
             rest.len(),

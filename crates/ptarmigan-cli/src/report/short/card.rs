@@ -4,8 +4,8 @@
 //! It stands alone, so its colours are in it, and it is light in every setting.
 use super::{cut, name};
 use crate::report::collect::Figures;
-use crate::report::draw::{escape, placed};
 use crate::report::page;
+use ptarmigan_term::draw::{escape, placed};
 use std::fmt::Write;
 
 const STYLE: &str = "text{font-family:system-ui,'Segoe UI','Liberation Sans','DejaVu Sans',sans-serif;fill:#1b1f23}\

@@ -4,6 +4,7 @@ use crate::report::collect::Figures;
 use crate::report::page;
 use crate::report::words::{self, sentences};
 use crate::rows;
+use ptarmigan_term::Time;
 
 /// Traces that have a column. GitHub takes 65,536 characters, and a column takes less than 1,000.
 const TRACES: usize = 16;
@@ -100,7 +101,7 @@ fn places(one: &Figures, several: bool, n: usize) -> String {
     let [faults, forks, _] = rows::functions(&one.work);
     for (group, verb) in [(faults, "faults by function"), (forks, "forks by caller")] {
         for row in group.rows.into_iter().take(PLACES) {
-            let seconds = row.seconds.map(|seconds| format!(", {seconds:.3} s")).unwrap_or_default();
+            let seconds = row.seconds.map(|secs| format!(", {}", Time::from_secs(secs))).unwrap_or_default();
             add(row.share, verb, rows::function(row) + &seconds);
         }
     }

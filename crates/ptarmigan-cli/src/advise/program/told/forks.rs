@@ -1,5 +1,5 @@
 //! Advice on forks: children that start programs, large parents, and a process for each connection.
-use super::super::super::advice::{Advice, Details, To, Verdict, size};
+use super::super::super::advice::{Advice, Details, To, Verdict};
 use super::super::super::expect::{Expect, Figure};
 use super::super::super::figures::{Saved, percent};
 use super::super::forks::{Copied, ForkSizes};
@@ -8,8 +8,9 @@ use super::super::seen::PAGE;
 use super::super::share::Forks;
 use super::super::unfit::not;
 use super::{LEAST_SECONDS, Look, Proposal, list};
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::terminal::words::{count, several};
+use ptarmigan_term::Failure;
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count, Time};
 use ptarmigan_trace::{Call, Cause, Runtime};
 use std::collections::{BTreeMap, HashSet};
 
@@ -64,7 +65,7 @@ impl Look<'_> {
         if starters.is_empty() {
             let part = self.recorded.trace().coverage().part();
             let reason = match (found.all, found.vforks, part) {
-                (0, 1.., _) => format!("it starts programs by vfork already ({})", count(found.vforks)),
+                (0, 1.., _) => format!("it starts programs by vfork already ({})", Count(found.vforks)),
                 (0, 0, Some(part)) => format!("nothing that was recorded forks ({part})"),
                 (0, 0, None) => "the program does not fork".to_owned(),
                 (n, ..) => format!("of {} none only starts another program", several(n, "fork")),
@@ -101,22 +102,22 @@ impl Look<'_> {
         if let Some((pages, tables)) = largest {
             before += &format!(
                 "; the largest parent has {} in {}",
-                size(pages << PAGE),
+                Bytes(pages << PAGE),
                 several(*tables, "leaf table")
             );
         }
         before += ". ";
         if now > 0.0 {
             let then =
-                then.map(|then| format!("; as vfork, execve included, about {}", Figure::seconds(then)));
-            before += &format!("They took {}{}. ", Figure::seconds(now), then.unwrap_or_default());
+                then.map(|then| format!("; as vfork, execve included, about {}", Time::from_secs(then)));
+            before += &format!("They took {}{}. ", Time::from_secs(now), then.unwrap_or_default());
             let execs: u64 =
                 users.iter().filter_map(|event| self.facts.exec_ns(self.facts.forks.get(event)?.child)).sum();
             let ends = execs as f64 / 1e9
                 - users.len() as f64 * self.facts.shortest_exec().unwrap_or(0) as f64 / 1e9;
             if self.counts(ends) {
                 before +=
-                    &format!("The execve of their children took {} for the copies. ", Figure::seconds(ends));
+                    &format!("The execve of their children took {} for the copies. ", Time::from_secs(ends));
             }
         }
         let caller = self.caller(&programs, Cause::Call(Call::Fork));
@@ -126,7 +127,7 @@ impl Look<'_> {
                 kind,
                 title: format!(
                     "share tables with children that only start a program: {} of {}, by {}",
-                    count(all),
+                    Count(all),
                     several(found.all, "fork"),
                     list(&programs, programs.iter().any(|share| share.seconds.is_some()))
                 ),
@@ -162,13 +163,13 @@ impl Look<'_> {
             if !self.is_users(program) {
                 continue;
             }
-            let timed = Figure::seconds(copied.ns as f64 / 1e9);
+            let timed = Time::from_nanos(copied.ns as f64);
             let name = &self.facts.programs[program].name;
             let took = if copied.timed > 0 { format!(" and took {timed}") } else { String::new() };
             let sizes = format!(
                 "{} of {name} copied up to {} in {}{took}",
                 several(copied.forks, "fork"),
-                size(copied.most_pages << PAGE),
+                Bytes(copied.most_pages << PAGE),
                 several(copied.tables, "leaf table")
             );
             if copied.is_snapshot() {
@@ -228,7 +229,7 @@ impl Look<'_> {
                 title,
                 before: format!(
                     "{written}They had no fault in {} of its mappings, all forks added up; without those: ",
-                    size(untouched << PAGE)
+                    Bytes(untouched << PAGE)
                 ),
                 how,
                 not_measured,
@@ -252,7 +253,7 @@ impl Look<'_> {
             kind,
             to: To::Program,
             title,
-            figure: format!("{written}Forks of a small process take {} less.", Figure::seconds(seconds)),
+            figure: format!("{written}Forks of a small process take {} less.", Time::from_secs(seconds)),
             how,
             not_measured,
             value: self.part_of_cpu(seconds),
@@ -293,16 +294,16 @@ impl Look<'_> {
         let saved = each * spared as f64;
         let mut before = format!(
             "{} children of one {} use its shared memory and end, at most {} at once. ",
-            count(children),
+            Count(children),
             program.name,
-            count(at_once)
+            Count(at_once)
         );
         if time.times > 0 {
             before += &format!(
                 "A fork took {} on average, {} fewer save {}. ",
-                Figure::seconds(each),
+                Time::from_secs(each),
                 several(spared, "fork"),
-                Figure::seconds(saved)
+                Time::from_secs(saved)
             );
         }
         let names = [program.name.clone()];

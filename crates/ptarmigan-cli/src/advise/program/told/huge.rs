@@ -8,18 +8,15 @@ use super::super::unfit::{Unfit, not};
 use super::super::{library, switches};
 use super::{Look, Proposal, list};
 use crate::advise::advice::Details;
-use ptarmigan_replay::terminal::words::{count, several, several_were};
-use ptarmigan_replay::{Failure, SPLIT, SoloTrace};
+use ptarmigan_replay::{SPLIT, SoloTrace};
+use ptarmigan_term::words::{several, several_were};
+use ptarmigan_term::{Bytes, Failure, Time};
 use ptarmigan_trace::Cause;
 use std::collections::BTreeSet;
 
 const KIND: &str = "huge-pages";
 /// Mappings that a piece of advice names.
 const PLACES: usize = 3;
-
-fn milliseconds(ns: f64) -> String {
-    format!("{:.0} ms", ns / 1e6)
-}
 
 /// Says why full regions do not count.
 fn left_out(unfit: Unfit) -> Vec<String> {
@@ -85,8 +82,8 @@ impl Look<'_> {
             advice.figure += &format!(
                 " By prices of pages measured here, Linux on this machine takes {} instead of {} of system \
                  time: {} less.",
-                milliseconds(linux.with_ns),
-                milliseconds(linux.without_ns),
+                Time::from_nanos(linux.with_ns),
+                Time::from_nanos(linux.without_ns),
                 percent(linux.share)
             );
             advice.linux = Some(linux);
@@ -123,8 +120,7 @@ impl Look<'_> {
             advice.figure += &format!(" {} touched and not full.", several_were(sparse, "further region"));
         }
         if untouched > 0 {
-            advice.figure +=
-                &format!(" Pages that were never touched take {} KiB more.", count(untouched * 4));
+            advice.figure += &format!(" Pages that were never touched take {} more.", Bytes(untouched << 12));
         }
         advice.variants.push(Variant::new("without a table in reserve", &bare));
         advice.variants.extend(split);

@@ -1,5 +1,5 @@
 //! Advice on memory: empty tables, layouts, arenas, and shared memory.
-use super::super::super::advice::{Details, Place, Rejected, Verdict, size};
+use super::super::super::advice::{Details, Place, Rejected, Verdict};
 use super::super::empty::EmptyTables;
 use super::super::pack;
 use super::super::seen::PAGE;
@@ -8,14 +8,14 @@ use super::super::spread::{self, Found};
 use super::super::switches;
 use super::super::unfit::not;
 use super::{Look, Proposal, list};
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::terminal::words::several;
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Failure};
 use ptarmigan_trace::{Call, Cause, Runtime};
 use std::collections::BTreeSet;
 
 /// The words for a number of tables and their bytes.
 fn tables(n: u64) -> String {
-    format!("{} ({})", several(n, "table"), size(n << PAGE))
+    format!("{} ({})", several(n, "table"), Bytes(n << PAGE))
 }
 
 impl Look<'_> {
@@ -186,7 +186,7 @@ impl Look<'_> {
             kind,
             title: format!(
                 "use huge pages for {} of shared memory that {} map: {}",
-                size(bytes),
+                Bytes(bytes),
                 several(processes, "process"),
                 list(&programs, false)
             ),
@@ -195,7 +195,7 @@ impl Look<'_> {
                  once, for {} of data. ",
                 tables(made),
                 tables(peak),
-                size(sum(SharedObject::touched) << PAGE)
+                Bytes(sum(SharedObject::touched) << PAGE)
             ),
             how: switches.join(" "),
             not_measured: "the memory that reserved huge pages take from others, misses of the TLB, tables \

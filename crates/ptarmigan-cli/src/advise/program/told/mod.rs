@@ -10,8 +10,8 @@ use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::unfit::not;
 use crate::page_prices::PagePrices;
-use ptarmigan_replay::terminal::words::count;
-use ptarmigan_replay::{Failure, SoloTrace, Trace};
+use ptarmigan_replay::{SoloTrace, Trace};
+use ptarmigan_term::{Count, Failure, Time};
 use ptarmigan_trace::Cause;
 use std::collections::BTreeMap;
 
@@ -180,8 +180,8 @@ fn list(shares: &[ProgramShare], always: bool) -> String {
         return one.name.clone();
     }
     let one = |share: &ProgramShare| {
-        let seconds = share.seconds.map_or(String::new(), |s| format!(" ({})", Figure::seconds(s)));
-        format!("{} {}{seconds}", share.name, count(share.count))
+        let seconds = share.seconds.map_or(String::new(), |s| format!(" ({})", Time::from_secs(s)));
+        format!("{} {}{seconds}", share.name, Count(share.count))
     };
     let named: Vec<String> = shares.iter().take(4).map(one).collect();
     let more = shares.len().saturating_sub(4);

@@ -9,7 +9,7 @@ use crate::record::linux::stops::calls::Looked;
 use crate::record::linux::stops::tracer::{TO_STOP, free_all, stop_all};
 use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::{pagemap, proc, sys};
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 use std::collections::{HashMap, HashSet};
 use std::io;
 

@@ -16,8 +16,8 @@ use crate::record::linux::system::stop_cost::StopCost;
 use crate::record::linux::system::{pagemap, signals, sys};
 use crate::record::linux::target::Target;
 use crate::record::linux::write::First;
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::print;
+use ptarmigan_term::{Context, Failure, Time};
 use ptarmigan_trace::{Method, Unseen};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -54,7 +54,7 @@ pub(crate) fn record(args: &RecordArgs, target: &Target, method: Method) -> Resu
     let Some(notes) = notes else { return Ok(ExitCode::FAILURE) };
     let early = match (all_ended, args.duration.filter(|_| signals::count() == 0)) {
         (true, _) => None,
-        (false, Some(time)) => Some(format!("after {} s", time.as_secs_f64())),
+        (false, Some(time)) => Some(format!("after {}", Time::from(time))),
         (false, None) => Some("a signal asked for it".to_owned()),
     };
     let numbers: Vec<String> = args.pid.iter().map(i32::to_string).collect();

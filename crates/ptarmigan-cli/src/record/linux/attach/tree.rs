@@ -1,7 +1,7 @@
 //! The processes that a recording attaches to: those that were named, and their descendants.
 use crate::record::linux::keeper;
 use crate::record::linux::system::proc;
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 use rustix::process::geteuid;
 use std::collections::{HashMap, HashSet};
 use std::fs;

@@ -12,8 +12,8 @@ use crate::record::linux::stops::supervisor::Missed;
 use crate::record::linux::stops::tracer::Surroundings;
 use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::{pagemap, proc, signals, sys};
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::terminal::print;
+use ptarmigan_term::print;
+use ptarmigan_term::{Failure, Time};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
@@ -368,14 +368,14 @@ impl<'a> Watch<'a> {
 
 /// Says how long a process stood still, and whether all of it was read then.
 fn told(stood: &Stood, all: bool) -> String {
-    let [time, longest] = [stood.time, stood.longest].map(|time| time.as_secs_f64() * 1e3);
+    let [time, longest] = [stood.time, stood.longest].map(Time::from);
     let rest = if all { "" } else { "; the rest was read while it ran" };
     let over = if stood.time <= stood.longest {
         String::new()
     } else {
-        format!("; more than {longest:.0} ms, as the machine was busy")
+        format!("; more than {longest}, as the machine was busy")
     };
-    format!("stood still for {time:.1} ms, to be read{rest}{over}")
+    format!("stood still for {time}, to be read{rest}{over}")
 }
 
 /// Returns how many tasks were made since the machine started.

@@ -11,7 +11,7 @@ use crate::record::linux::object::MappedObject;
 use crate::record::linux::raw::{Raw, RawKind};
 use crate::record::linux::system::proc::PAGE_SHIFT;
 use perf_event_open_sys::bindings as b;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::Prot;
 use std::collections::VecDeque;
 use std::fs::File;

@@ -5,7 +5,7 @@
 //! fork, and processes that ran already have no common ancestor that could pass it on.
 use super::ring::{PerfRing, Record, cpus, software};
 use perf_event_open_sys::bindings as b;
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};

@@ -14,8 +14,8 @@ use super::sampling::{CpuSamples, Sampling};
 use super::spill::Spill;
 use crate::record::linux::system::sys;
 use perf_event_open_sys::bindings as b;
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::print;
+use ptarmigan_term::{Context, Failure};
 
 /// Bytes of a ring: mappings of a tenth of a second on a busy CPU.
 const BYTES: usize = 1 << 20;

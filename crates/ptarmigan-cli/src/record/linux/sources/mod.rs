@@ -15,7 +15,7 @@ pub(crate) mod tracefs;
 use super::system::pagemap;
 use merge::Finished;
 use perf::PerfFaults;
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 use ptarmigan_trace::Unseen;
 use spill::Spill;
 use std::sync::atomic::Ordering;

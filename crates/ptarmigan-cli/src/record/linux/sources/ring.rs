@@ -1,7 +1,7 @@
 //! Ring buffers of perf events, one per CPU.
 use crate::record::linux::allowed;
 use perf_event_open_sys::{bindings as b, ioctls};
-use ptarmigan_replay::Failure;
+use ptarmigan_term::{Bytes, Failure};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::CStr;
 use std::fs;
@@ -185,7 +185,7 @@ impl PerfRing {
                 rustix::io::Errno::PERM => format!(
                     "perf: a buffer of {} KiB for each CPU is more than kernel.perf_event_mlock_kb leaves to \
                      this user; wait for the end of other recordings",
-                    bytes >> 10
+                    Bytes(bytes as u64).kib()
                 ),
                 e => format!("perf: a buffer: {e}"),
             })

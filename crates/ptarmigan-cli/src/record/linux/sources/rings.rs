@@ -2,7 +2,7 @@
 use super::described::Described;
 use super::ring::PerfRing;
 use crate::record::linux::system::sys;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

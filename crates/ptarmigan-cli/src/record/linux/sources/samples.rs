@@ -8,7 +8,7 @@ use crate::record::linux::callers::Sample;
 use crate::record::linux::raw::{MmCall, Raw, RawKind, clone_call};
 use crate::record::linux::system::proc::PAGE_SHIFT;
 use perf_event_open_sys::bindings as b;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::{Call, Cause};
 use std::ffi::CString;
 use std::fs;

@@ -6,9 +6,9 @@ use super::ring::PerfRing;
 use super::rings::RingReader;
 use super::samples::Samplers;
 use super::spill::Spill;
-use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::terminal::words::several;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::print;
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Context, Failure};
 
 /// The temporary files of samples.
 const FILES: &str = "sampled";

@@ -13,7 +13,7 @@ use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::notify::{self, Listener, Ready, Waiting};
 use crate::record::linux::system::{proc, signals, sys};
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 use std::collections::HashMap;
 use std::time::Instant;
 

@@ -15,7 +15,7 @@ use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::stop_cost::StopCost;
 use crate::record::linux::system::{proc, signals, sys};
-use ptarmigan_replay::Failure;
+use ptarmigan_term::Failure;
 use ptarmigan_trace::{Call, FaultFlags};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::record::linux::sources::spill::{self, Spill};
 use crate::record::linux::system::held::Held;
 use decoder::Decoder;
 use points::Point;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 use reader::CpuEvents;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

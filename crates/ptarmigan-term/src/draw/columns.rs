@@ -4,7 +4,7 @@ use super::svg::{Anchor, Svg, width_of};
 use super::{KEY, NARROW, X_ROOM, key};
 
 /// A distribution. Columns have two segments.
-pub(in crate::report) struct Columns<'a> {
+pub struct Columns<'a> {
     /// The lower bound of each column, as text, and its two values.
     pub columns: &'a [(String, [f64; 2])],
     /// The meaning of the segments: class and text.

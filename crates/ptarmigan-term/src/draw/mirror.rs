@@ -4,7 +4,7 @@ use super::svg::{Anchor, Svg};
 use super::{KEY, X_ROOM, XAxis, key};
 
 /// Values that go up and values that go down, in three segments each.
-pub(in crate::report) struct Mirror<'a> {
+pub struct Mirror<'a> {
     /// The meaning of both directions, as text.
     pub labels: [&'static str; 2],
     /// For each part of the axis, the segments upwards and downwards.
@@ -13,6 +13,7 @@ pub(in crate::report) struct Mirror<'a> {
     pub classes: [[&'static str; 3]; 2],
     /// The meaning of the segments.
     pub key: [&'static str; 3],
+    /// The axis to the right.
     pub x: XAxis,
     /// The end of both scales.
     pub y_end: f64,

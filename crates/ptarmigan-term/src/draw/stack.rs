@@ -4,16 +4,20 @@ use super::svg::Svg;
 use super::{KEY, NARROW, X_ROOM, XAxis, key};
 
 /// One area.
-pub(in crate::report) struct Layer {
+pub struct Layer {
+    /// The class of its area.
     pub class: &'static str,
+    /// Its name.
     pub label: String,
     /// One value for each part of the axis.
     pub values: Vec<f64>,
 }
 
 /// Areas on top of each other, the first at the bottom.
-pub(in crate::report) struct Stack<'a> {
+pub struct Stack<'a> {
+    /// The layers, the lowest first.
     pub layers: &'a [Layer],
+    /// The axis to the right.
     pub x: XAxis,
     /// The end of the scale upwards.
     pub y_end: f64,

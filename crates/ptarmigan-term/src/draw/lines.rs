@@ -4,21 +4,26 @@ use super::svg::Svg;
 use super::{KEY, NARROW, X_ROOM, XAxis, key};
 
 /// One line.
-pub(in crate::report) struct Line {
+pub struct Line {
     /// Classes of the line, and of its patch in a key.
     pub class: (&'static str, &'static str),
+    /// Its name.
     pub label: String,
     /// One value for each part of the axis.
     pub values: Vec<f64>,
 }
 
 /// Lines on one scale.
-pub(in crate::report) struct Lines<'a> {
+pub struct Lines<'a> {
+    /// The lines.
     pub lines: &'a [Line],
     /// The area behind them: its text and its values.
     pub area: (&'a str, &'a [f64]),
+    /// The axis to the right.
     pub x: XAxis,
+    /// The end of the scale upwards.
     pub y_end: f64,
+    /// The kind of the values.
     pub unit: Unit,
 }
 

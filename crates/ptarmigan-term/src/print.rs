@@ -1,7 +1,7 @@
 //! Output on the terminal. A closed pipe is no error.
 use crate::error::Failure;
-use ptarmigan_bench::term;
-use ptarmigan_bench::text::Text;
+use crate::screen;
+use crate::text::Text;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -32,7 +32,7 @@ pub fn report(text: &Text) -> Result<(), Failure> {
 pub fn error(line: &str) {
     let line = line.replace(char::is_control, " ");
     let mut err = std::io::stderr();
-    let name = if term::colour(&err) { term::red("ptarmigan:") } else { "ptarmigan:".to_owned() };
+    let name = if screen::colour(&err) { screen::red("ptarmigan:") } else { "ptarmigan:".to_owned() };
     let _ = writeln!(err, "{name} {line}");
 }
 

@@ -12,26 +12,27 @@ mod scale;
 mod stack;
 mod svg;
 
-pub(super) use bars::{Bar, Bars};
-pub(super) use columns::Columns;
-pub(super) use lines::{Line, Lines};
-pub(super) use matrix::{Cell, Matrix};
-pub(super) use mirror::Mirror;
-pub(super) use rows::Rows;
-pub(super) use scale::Unit;
-pub(super) use stack::{Layer, Stack};
-pub(super) use svg::{escape, placed};
+pub use bars::{Bar, Bars};
+pub use columns::Columns;
+pub use lines::{Line, Lines};
+pub use matrix::{Cell, Matrix};
+pub use mirror::Mirror;
+pub use rows::Rows;
+pub use scale::Unit;
+pub use stack::{Layer, Stack};
+pub use svg::{escape, placed};
 
 use svg::{Anchor, Svg};
 
 /// The axis to the right of a picture, from 0. Values are of equal parts of it.
 #[derive(Clone, Copy)]
-pub(super) struct XAxis {
+pub struct XAxis {
     /// Its end.
     pub end: f64,
     /// Where the values end: pictures side by side have one axis, and a shorter recording leaves
     /// the rest of it empty.
     pub values_end: f64,
+    /// The kind of its numbers.
     pub unit: Unit,
     /// The meaning of the numbers.
     pub what: &'static str,

@@ -3,7 +3,7 @@
 //! A table that is too wide is cut between its columns: each part has the label and as many other
 //! columns as fit. Where the label leaves no room for a column, each row becomes a list of values
 //! with their names. Lines are broken between words.
-use crate::term;
+use crate::screen;
 use std::fmt::{self, Display, Write};
 
 /// A report. Writing to it adds lines, and cannot fail.
@@ -41,7 +41,7 @@ impl Text {
     /// Returns the report as standard output shows it: fitted to a terminal that is narrower than
     /// 80 columns; on one with colour, headings are bold.
     pub fn for_stdout(&self) -> String {
-        self.fitted(term::narrow(), term::colour(&std::io::stdout()))
+        self.fitted(screen::narrow(), screen::colour(&std::io::stdout()))
     }
 
     /// Returns the report in lines of at most `width` columns, except for words that are longer.
@@ -55,7 +55,7 @@ impl Text {
                 Part::Heading(line) => {
                     let mut lines = String::new();
                     wrap(&mut lines, line, most);
-                    let paint = |line: &str| if colour { term::bold(line) } else { line.to_owned() };
+                    let paint = |line: &str| if colour { screen::bold(line) } else { line.to_owned() };
                     lines.lines().for_each(|line| push(&mut out, &paint(line)));
                 }
                 Part::Table(table) => table.write(&mut out, most, colour),
@@ -147,7 +147,7 @@ impl TextTable {
             let columns = &self.columns[row.cells.len() - cells.len()..];
             let line = line(cells.iter().zip(columns).map(|(cell, column)| (cell, *column)));
             match row.bad && colour && most == usize::MAX {
-                true => push(&mut whole, &term::red(line.trim_end())),
+                true => push(&mut whole, &screen::red(line.trim_end())),
                 false => push(&mut whole, &line),
             }
         }
@@ -230,21 +230,9 @@ fn wrap(out: &mut String, line: &str, width: usize) {
         return push(out, line);
     }
     let indent = line.len() - line.trim_start().len();
-    let mut now = " ".repeat(indent.min(width / 2));
-    let mut empty = true;
-    for word in line.split_whitespace() {
-        if !empty && length(&now) + 1 + length(word) > width {
-            push(out, &now);
-            now = " ".repeat((indent + 2).min(width / 2));
-            empty = true;
-        }
-        if !empty {
-            now.push(' ');
-        }
-        now.push_str(word);
-        empty = false;
-    }
-    push(out, &now);
+    let [first, rest] = [indent, indent + 2].map(|indent| " ".repeat(indent.min(width / 2)));
+    let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    crate::wrap::lines(&words, width, &first, &rest).iter().for_each(|line| push(out, line));
 }
 
 #[cfg(test)]

@@ -1,17 +1,5 @@
 //! Numbers with their nouns.
-
-/// Formats a number with commas between groups of three digits.
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+use crate::Count;
 
 /// Formats a number of things, as "1 task" and "2 tasks".
 pub fn several(n: u64, thing: &str) -> String {
@@ -20,7 +8,7 @@ pub fn several(n: u64, thing: &str) -> String {
         (_, true) => "es",
         (_, false) => "s",
     };
-    format!("{} {thing}{ending}", count(n))
+    format!("{} {thing}{ending}", Count(n))
 }
 
 /// Formats a number of things that were something.
@@ -31,11 +19,6 @@ pub fn several_were(n: u64, thing: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn digits_are_in_groups_of_three() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-    }
 
     #[test]
     fn one_thing_is_singular() {

@@ -2,19 +2,22 @@
 use super::svg::{Anchor, Svg, number, width_of};
 
 /// One distribution.
-pub(in crate::report) struct Cell {
+pub struct Cell {
     /// Lower bound, upper bound and share of each bin.
     pub bins: Vec<(f64, f64, f64)>,
     /// A value with a mark.
     pub mark: Option<f64>,
     /// The text in the corner.
     pub said: String,
+    /// The class of the bins.
     pub class: &'static str,
 }
 
 /// Distributions by row and column.
-pub(in crate::report) struct Matrix<'a> {
+pub struct Matrix<'a> {
+    /// The names of the rows.
     pub rows: &'a [String],
+    /// The names of the columns.
     pub columns: &'a [String],
     /// The cells, row by row.
     pub cells: &'a [Vec<Cell>],

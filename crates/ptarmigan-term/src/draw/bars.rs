@@ -3,7 +3,8 @@ use super::svg::{Anchor, Svg};
 use super::{KEY, key};
 
 /// One bar.
-pub(in crate::report) struct Bar {
+pub struct Bar {
+    /// Its name, to its left.
     pub label: String,
     /// Its segments, in order: class and value.
     pub segments: Vec<(&'static str, f64)>,
@@ -12,7 +13,8 @@ pub(in crate::report) struct Bar {
 }
 
 /// Bars on one scale.
-pub(in crate::report) struct Bars<'a> {
+pub struct Bars<'a> {
+    /// The bars, the first one on top.
     pub bars: &'a [Bar],
     /// The end of the scale.
     pub end: f64,

@@ -4,9 +4,10 @@ use super::svg::{Anchor, Svg};
 use super::{X_ROOM, XAxis};
 
 /// Areas in rows.
-pub(in crate::report) struct Rows<'a> {
+pub struct Rows<'a> {
     /// The label of each row, the text at its end, and its values.
     pub rows: &'a [(String, String, Vec<f64>)],
+    /// The axis to the right.
     pub x: XAxis,
     /// The end of the scale upwards, of all rows.
     pub y_end: f64,

@@ -2,7 +2,7 @@
 use std::fmt::Write;
 
 /// A picture.
-pub(in crate::report) struct Svg {
+pub struct Svg {
     width: f64,
     height: f64,
     body: String,
@@ -10,14 +10,14 @@ pub(in crate::report) struct Svg {
 
 /// Where a text is, from its point.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) enum Anchor {
+pub enum Anchor {
     Start,
     Middle,
     End,
 }
 
 /// Replaces the characters that mean something in HTML.
-pub(in crate::report) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -131,7 +131,7 @@ impl Svg {
 }
 
 /// Places a finished picture in a box of another one, as large as it fits.
-pub(in crate::report) fn placed(picture: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> String {
+pub fn placed(picture: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> String {
     let [x, y, width, height] = [x, y, width, height].map(number);
     // A picture begins as `finish` writes it, with its own size, which the box replaces.
     let Some((start, rest)) = picture.split_once(" width=\"") else { return String::new() };

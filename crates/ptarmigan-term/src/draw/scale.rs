@@ -1,10 +1,10 @@
 //! Scales, their marks, and the frame that they stand around.
 use super::svg::{Anchor, Svg, number, width_of};
-use crate::report::words;
+use crate::{Bytes, Count, Time};
 
 /// The kind of the numbers on a scale.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) enum Unit {
+pub enum Unit {
     /// Numbers of something.
     Count,
     /// Bytes.
@@ -17,17 +17,10 @@ impl Unit {
     /// Formats a number on a scale.
     pub fn format(self, n: f64) -> String {
         match self {
-            Unit::Count => words::short(n),
-            Unit::Bytes => words::size(n as u64),
-            Unit::Time if n == 0.0 => "0".to_owned(),
-            Unit::Time => {
-                let (n, unit) = match n {
-                    n if n < 1e3 => (n, "µs"),
-                    n if n < 1e6 => (n / 1e3, "ms"),
-                    n => (n / 1e6, "s"),
-                };
-                format!("{} {unit}", (n * 100.0).round() / 100.0)
-            }
+            _ if n == 0.0 => "0".to_owned(),
+            Unit::Count => short(n),
+            Unit::Bytes => Bytes(n as u64).to_string(),
+            Unit::Time => Time::from_micros(n).to_string(),
         }
     }
 
@@ -43,8 +36,20 @@ impl Unit {
     }
 }
 
+/// Formats a large number in at most five characters, for which a scale has room.
+fn short(n: f64) -> String {
+    let (n, unit) = match n {
+        n if n < 1e4 => return Count(n.round() as u64).to_string(),
+        n if n < 1e6 => (n / 1e3, "k"),
+        n if n < 1e9 => (n / 1e6, "M"),
+        n => (n / 1e9, "G"),
+    };
+    let text = if n < 100.0 { format!("{n:.1}") } else { format!("{}", n.trunc()) };
+    format!("{}{unit}", text.strip_suffix(".0").unwrap_or(&text))
+}
+
 /// Returns the marks of a scale from 0 to `end`, about `n` of them after the first.
-pub(in crate::report) fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
+pub fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
     let step = unit.step(end.max(1.0) / n.max(1) as f64);
     (0..=(end / step + 1e-9) as usize).map(|i| i as f64 * step).collect()
 }
@@ -53,7 +58,7 @@ pub(in crate::report) fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
 ///
 /// Values for equal parts of the scale to the right end at `values_end`.
 #[derive(Clone, Copy)]
-pub(in crate::report) struct Field {
+pub struct Field {
     pub left: f64,
     pub right: f64,
     pub top: f64,
@@ -159,6 +164,13 @@ mod tests {
                 assert!(marks.len() < 13 && marks.iter().all(|mark| *mark <= end.max(1.0)), "{marks:?}");
             }
         }
+    }
+
+    #[test]
+    fn numbers_on_a_scale_are_short() {
+        let numbers = [0.0, 4000.0, 12_500.0, 400_000.0, 3_900_000.0];
+        assert_eq!(numbers.map(|n| Unit::Count.format(n)), ["0", "4,000", "12.5k", "400k", "3.9M"]);
+        assert_eq!(Unit::Bytes.format(2_097_152.0), "2 MiB");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Progress bars on standard error, shown only on a terminal.
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::LazyLock;
+
+pub use indicatif::ProgressBar;
 
 /// All bars: those of threads that work side by side stand one below the other.
 static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
