@@ -232,7 +232,7 @@ impl PolicyReport {
         }
         let TruthReport { checked, equal, tables_from_stops, ends_unknown, .. } = self.truth;
         if checked > 0 {
-            let [checked_samples, equal_samples] = [checked, equal].map(|n| Count(n));
+            let [checked_samples, equal_samples] = [checked, equal].map(Count);
             writeln!(
                 out,
                 "VmPTE    equal to Linux's own count in {equal_samples} of {checked_samples} samples ({:.2} %)",
