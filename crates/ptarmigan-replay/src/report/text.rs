@@ -30,7 +30,9 @@ impl ReplayReport {
             Bytes(self.memory)
         )?;
         if let Some(moved) = &self.relayout {
-            let Relayout { format, programs, region_mib, most_in_use, most_regions, regions } = moved;
+            let Relayout { format, programs, region_mib, .. } = moved;
+            let [most_in_use, most_regions, regions] =
+                [moved.most_in_use, moved.most_regions, moved.regions].map(Count);
             writeln!(
                 out,
                 "moved to {format}, page for page, the areas of {} packed in order:",
