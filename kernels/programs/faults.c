@@ -3,7 +3,7 @@
  * would under Linux with the same program.
  *
  * Each operation stands between two marks: instructions that do nothing, and that QEMU's plugin
- * (kernels/counter) knows. */
+ * (kernels/tools/counter) knows. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

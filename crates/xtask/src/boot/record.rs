@@ -11,10 +11,10 @@ use std::process::Command;
 
 /// Records what a kernel image does to its page tables and TLBs, as a log for `ptsan replay`.
 ///
-/// The log is written by a plugin of QEMU (kernels/recorder), to which the image tells of its
-/// tables (kernels/mailbox) because of the word `announce` on its command line. Other images have
-/// no code for that: it takes the feature `record`. The exit status is 0 if there is a complete
-/// log, whatever the image found.
+/// The log is written by a plugin of QEMU (kernels/tools/recorder), to which the image tells of its
+/// tables (kernels/tools/mailbox) because of the word `announce` on its command line. Other images
+/// have no code for that: it takes the feature `record`. The exit status is 0 if there is a
+/// complete log, whatever the image found.
 #[derive(Args)]
 pub struct RecordArgs {
     /// The board: riscv64 or x86_64.

@@ -1,6 +1,6 @@
-//! Tells the recorder below an image (`kernels/recorder`, a plugin of QEMU) about the image's page
-//! tables. An image that was built without the feature `record` has no code for it. One that was
-//! booted without the word [`WORD`] sends no message.
+//! Tells the recorder below an image (`kernels/tools/recorder`, a plugin of QEMU) about the image's
+//! page tables. An image that was built without the feature `record` has no code for it. One that
+//! was booted without the word [`WORD`] sends no message.
 //!
 //! # Protocol
 //!
