@@ -27,8 +27,6 @@ pub mod stats;
 pub mod table;
 pub mod turns;
 
-pub use ptarmigan_term::text;
-
 /// Options of benchmarks that measure.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Options {

@@ -26,7 +26,8 @@ use ptarmigan_bench::report::BenchReport;
 use ptarmigan_cli::bench::{OnArch, conclude};
 use ptarmigan_cli::{calibrate, cli};
 use ptarmigan_replay::baseline::{BaselineArgs, BaselineRun};
-use ptarmigan_replay::{Failure, model};
+use ptarmigan_replay::model;
+use ptarmigan_term::Failure;
 use ptarmigan_term::print;
 use std::process::ExitCode;
 

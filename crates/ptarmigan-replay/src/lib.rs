@@ -79,7 +79,6 @@ pub use observed::{
 pub use placed::{PlacedMachine, PlacedRun, PlacedTrace};
 pub use platform::{ReplayHost, WalkingMmu};
 pub use policy::{Choice, PolicyName};
-pub use ptarmigan_term::{self as terminal, Context, Failure};
 pub use report::{LevelReport, TruthReport};
 pub use setup::SoloTrace;
 pub use workers::look::{Look, When};
@@ -90,7 +89,7 @@ use crate::baseline::{BaselineRun, Comparison, WithComparison};
 
 use crate::files::shipped::COMPILE;
 use ptarmigan_bench::json::Document;
-use ptarmigan_term::print;
+use ptarmigan_term::{Context, Failure, print};
 use report::ReplayReport;
 use std::io::IsTerminal;
 use std::process::ExitCode;

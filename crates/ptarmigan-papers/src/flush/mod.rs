@@ -11,10 +11,10 @@ use ptarmigan::tlb::{CostModel, Costs, Plan, Runs, SlotSet, Work};
 use serde::Serialize;
 
 use hashed::{Flushed, HashedMachine, PAGE_SHIFT};
-use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_cli::calibrate::HostTime;
-use ptarmigan_replay::Failure;
 use ptarmigan_replay::model::Model;
+use ptarmigan_term::Failure;
+use ptarmigan_term::text::{Text, TextTable};
 
 /// The first address of the window of kmap slots.
 const WINDOW: u32 = 0xff80_0000;

@@ -13,8 +13,8 @@ use ptarmigan::tlb::{CostModel, Work};
 use serde::Serialize;
 
 use load::Load;
-use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_replay::model::Model;
+use ptarmigan_term::text::{Text, TextTable};
 
 /// The pages of the machine.
 const PAGES: usize = 1 << 18;

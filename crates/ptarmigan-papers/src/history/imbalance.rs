@@ -16,8 +16,8 @@ use ptarmigan_hosted::{Host, HostConfig, HostError};
 use ptarmigan_linux::{Historic, Rules};
 use serde::Serialize;
 
-use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_cli::bench::historic::historic;
+use ptarmigan_term::text::{Text, TextTable};
 
 use super::family::{F, Family, occupy};
 

@@ -13,8 +13,8 @@ use ptarmigan_hosted::{Host, HostConfig};
 use ptarmigan_linux::Rules;
 use serde::Serialize;
 
-use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_cli::bench::historic::historic;
+use ptarmigan_term::text::{Text, TextTable};
 
 use super::family::{F, Family};
 

@@ -22,7 +22,7 @@ use ptarmigan::tlb::CostModel;
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_replay::model::{self, Model};
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 use report::Part;
 use sweep::Priced;
 use window::RealWindow;

@@ -1,5 +1,5 @@
 //! Rows, and the report made of them.
-use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_term::text::{Text, TextTable};
 use serde::Serialize;
 use std::fmt::Write as _;
 

@@ -4,7 +4,8 @@ use super::report::{KmapRow, Part, row};
 use ptarmigan::tlb::CostModel;
 use ptarmigan_hosted::{HighConfig, Kmap, SlotKind};
 use ptarmigan_replay::files::shipped::SHIPPED;
-use ptarmigan_replay::{Failure, KmapReport, SoloTrace, Trace};
+use ptarmigan_replay::{KmapReport, SoloTrace, Trace};
+use ptarmigan_term::Failure;
 use ptarmigan_term::bar;
 
 /// Slots of the window of 2001.

@@ -2,7 +2,8 @@
 use super::model::{LowMemory, MOST_MEMORY, entries};
 use super::table::{Grid, size};
 use clap::{Args, ValueEnum};
-use ptarmigan_replay::{Failure, PlacedMachine, parse_bytes, parse_memory};
+use ptarmigan_replay::{PlacedMachine, parse_bytes, parse_memory};
+use ptarmigan_term::Failure;
 use std::path::{Path, PathBuf};
 
 /// Parts of the benchmark.

@@ -5,7 +5,7 @@ use ptarmigan::format::X86Pae;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaError, AreaFlags, FaultError, Space, SpaceMachine};
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 
 /// Processes, in groups that a process forks. A group maps frames of its own, and each of its
 /// processes maps all of them.

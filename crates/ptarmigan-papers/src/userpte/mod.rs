@@ -18,7 +18,7 @@ pub(crate) use args::UserPteOptions;
 pub(crate) use report::UserPteBench;
 
 use args::PartName;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_term::{Context, Failure};
 
 /// Runs the parts that `options` name.
 ///

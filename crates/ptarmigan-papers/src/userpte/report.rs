@@ -1,5 +1,5 @@
 //! Rows, and the report made of them.
-use ptarmigan_bench::text::Text;
+use ptarmigan_term::text::Text;
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -11,11 +11,12 @@ use ptarmigan::machine::Machine;
 use ptarmigan::params::{AutoParams, UserPte};
 use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::tlb::TlbConfig;
-use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostTables};
-use ptarmigan_replay::{Context, EitherMachine, Failure, ReplayHost, WalkingMmu};
+use ptarmigan_replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan_term::Bytes;
 use ptarmigan_term::bar;
+use ptarmigan_term::text::{Text, TextTable};
+use ptarmigan_term::{Context, Failure};
 use std::fmt::{Result as Written, Write as _};
 
 /// How much smaller the machine is.

@@ -2,8 +2,8 @@
 use super::model::{FRAME, LowMemory, Records, leaf_bytes, sharing_of, span};
 use super::report::{Part, Row, row};
 use ptarmigan::params::AutoParams;
-use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_term::Bytes;
+use ptarmigan_term::text::{Text, TextTable};
 use std::fmt::{Result as Written, Write as _};
 
 /// Rows and columns of the tables: memory sizes and sparseness.
