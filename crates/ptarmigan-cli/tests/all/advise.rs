@@ -1,5 +1,5 @@
 //! `ptarmigan advise` on programs made for it, each also in a corrected form: its predictions are
-//! compared with recordings of both. `advise/README.md` describes each program.
+//! compared with recordings of both. `../README.md` describes each program.
 use crate::program::{Ran, Temporary, crate_file, fed, program, ptarmigan, reader_goes_away, text};
 use ptarmigan_term::Time;
 use ptarmigan_trace::{
@@ -639,7 +639,7 @@ fn a_full_disk_is_a_failure_and_a_reader_may_go_away() {
 
 #[test]
 fn every_program_has_its_recordings_and_a_line_in_the_readme() {
-    let readme = std::fs::read_to_string(folder().join("README.md")).expect("it is there");
+    let readme = std::fs::read_to_string(folder().join("../README.md")).expect("it is there");
     for name in ["dense", "sparse", "empty"] {
         assert!(folder().join(name).with_extension("c").exists());
         assert!(shipped(name).exists() && shipped(&format!("{name}_mended")).exists());

@@ -54,7 +54,7 @@ fn every_case_has_a_recording_and_a_line_in_the_readme() {
     let mut cases: Vec<&str> = in_source.collect();
     cases.sort_unstable();
     assert_eq!(recordings(), cases);
-    let readme = read("README.md");
+    let readme = read("../README.md");
     let in_readme = readme.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(".ptrace`"));
     let mut lines: Vec<&str> = in_readme.map(|(name, _)| name).collect();
     lines.sort_unstable();
