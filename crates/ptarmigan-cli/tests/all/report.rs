@@ -438,7 +438,7 @@ fn the_page_has_the_figures_of_its_data() {
         let row =
             format!("<td>{}</td><td>{}</td><td>{}</td><td>", sum("hits"), sum("refills"), sum("misses"));
         let (_, kept) = section("policies").split_once(&row).unwrap_or_else(|| panic!("{row}"));
-        assert_eq!(kept.starts_with("0</td>"), policy["peak_cached_bytes"] == 0, "{policy}");
+        assert_eq!(kept.starts_with("0 B</td>"), policy["peak_cached_bytes"] == 0, "{policy}");
     }
     for class in figures["tables"]["fullness"]["classes"].as_array().expect("classes") {
         let said = format!(">{} (", count(&class["most"]));

@@ -164,8 +164,8 @@ fn rows_by_mapping_and_by_function_are_those_of_inspect() {
     }
     let html = dir.read("page.html");
     for text in [
-        "<h2>Where: 100\u{a0}% of faults in app: shared memory cache.db of 8.0 MiB <a",
-        "<tr><td>app: shared memory cache.db of 8.0 MiB</td><td>2,048</td><td>100 %</td><td>4</td><td>0x8000000000</td></tr>",
+        "<h2>Where: 100\u{a0}% of faults in app: shared memory cache.db of 8 MiB <a",
+        "<tr><td>app: shared memory cache.db of 8 MiB</td><td>2,048</td><td>100 %</td><td>4</td><td>0x8000000000</td></tr>",
         "<h2>By function: 75\u{a0}% of faults by app: load_rows (store.c:12) in secretd <a",
         "<tr><td>app: load_rows (store.c:12) in secretd</td><td>1,536</td><td>75 %</td></tr>",
         "<tr><td>app: caller unknown</td><td>512</td><td>25 %</td></tr>",

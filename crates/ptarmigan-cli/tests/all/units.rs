@@ -68,7 +68,7 @@ fn every_command_writes_a_quantity_alike() {
         &["replay", &dense, "--policy", "plain,v5,ptarmigan", "--sanitize"],
         &["replay", &dense, "--arch", "i386-pae", "--memory", "4G", "--params", "userpte=auto"],
         &["inspect", &forkbig],
-        &["advise", &dense, "--rounds", "1"],
+        &["advise", &dense, "--rounds", "3"],
         &["advise", &dense, "--rounds", "0", "--check", &mended],
         &["report", &dense, &mended, "--markdown"],
         &["report", &forkbig, "-o", page.path()],

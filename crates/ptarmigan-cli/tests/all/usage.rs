@@ -91,7 +91,7 @@ fn a_machine_of_another_build_is_told_with_the_feature() {
     for given in ["aarch64", "riscv", "sv3"] {
         let out = ptarmigan(&["replay", "--arch", given]);
         assert_eq!(out.status, Some(2));
-        assert!(out.err.contains("a build with --features formats has x86-64-5, sv32,"), "{}", out.err);
+        assert!(out.err.contains("a build with --features formats has i386, x86-64-5, sv32,"), "{}", out.err);
         assert!(out.err.contains("aarch64-16k"), "{}", out.err);
     }
 }
@@ -174,7 +174,7 @@ fn pages_of_the_manual_replace_files_and_nothing_else() {
     for _ in 0..2 {
         let out = ptarmigan(&["man", place]);
         assert_eq!(out.status, Some(0), "{}", out.err);
-        assert!(out.out.lines().count() > 15);
+        assert!(out.out.lines().count() > 10);
     }
     let names = std::fs::read_dir(place).expect("the directory").flatten();
     assert!(names.map(|entry| entry.file_name()).all(|name| name.to_string_lossy().ends_with(".1")));
