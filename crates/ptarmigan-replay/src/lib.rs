@@ -29,8 +29,7 @@
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check the work of the workers.
 //! * `passes` puts these together, and `report` prints the result.
-//! * [`model`] has the costs of flushes, [`baseline`] the figures of earlier runs, [`terminal`]
-//!   the ways to a user.
+//! * [`model`] has the costs of flushes, [`baseline`] the figures of earlier runs.
 pub mod account;
 mod arch;
 mod args;
