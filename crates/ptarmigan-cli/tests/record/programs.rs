@@ -1,6 +1,6 @@
 //! A trace's records of the programs that ran.
 use super::common::{Dir, ptarmigan, report, run, with_each_method};
-use ptarmigan_term::Count;
+use ptarmigan_term::{Bytes, Count};
 use ptarmigan_trace::{AreaKind, Event, Kind, Reader};
 use serde_json::Value;
 use std::path::Path;
@@ -65,14 +65,14 @@ fn the_recorder_and_inspect_count_alike() {
         let samples = r.samples.exit + r.samples.exec;
         let faults = r.faults.user + r.faults.kernel;
         let line = format!(
-            ": {} events ({} faults), {} tasks, {} execs, {} samples of VmPTE, {} lost, {} bytes",
+            ": {} events ({} faults), {} tasks, {} execs, {} samples of VmPTE, {} lost, {}\n",
             Count(r.events),
             Count(faults),
             r.tasks,
             r.execs,
             samples,
             r.lost,
-            Count(r.bytes)
+            Bytes(r.bytes)
         );
         assert!(stderr.contains(&line), "{line}: {stderr}");
         assert_eq!(r.by_kind["fault"], faults);
