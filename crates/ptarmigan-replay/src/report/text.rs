@@ -171,7 +171,7 @@ impl PolicyReport {
         ));
         let mut table = TextTable::new(
             &["", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"],
-            &[-4, 9, 6, 6, 6, 6, 6, 6, 9, 6, 6],
+            &[-3, 9, 6, 7, 6, 7, 6, 6, 8, 6, 6],
         );
         // Values below the clock's resolution print as `<` and the resolution.
         let single = |ns: f64| match ns {
