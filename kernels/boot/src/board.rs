@@ -1,6 +1,7 @@
 //! Reads `boards.toml`.
 
 use std::fs;
+use std::process::Command;
 
 use serde::Deserialize;
 
@@ -165,13 +166,22 @@ impl Boards {
     ///
     /// A text with all architectures if there is none for this one.
     pub fn linux(&self, arch: &str) -> Result<(&Board, &Linux), String> {
-        let mut all = self.board.iter().filter_map(|board| Some((board, board.linux.as_ref()?)));
-        let names = || {
-            let all = self.board.iter().filter_map(|board| Some(&*board.linux.as_ref()?.arch));
-            all.collect::<Vec<_>>().join(", ")
-        };
-        all.find(|(_, linux)| linux.arch == arch)
+        let all = || self.board.iter().filter_map(|board| Some((board, board.linux.as_ref()?)));
+        let names = || all().map(|(_, linux)| &*linux.arch).collect::<Vec<_>>().join(", ");
+        all()
+            .find(|(_, linux)| linux.arch == arch)
             .ok_or_else(|| format!("no kernel for '{arch}'; there are {}", names()))
+    }
+}
+
+impl Linux {
+    /// Returns the compiler of static programs, with its options for the target.
+    #[must_use]
+    pub fn cc(&self) -> Command {
+        let mut words = self.compiler.split_whitespace();
+        let mut command = Command::new(words.next().unwrap_or("cc"));
+        command.args(words);
+        command
     }
 }
 

@@ -40,6 +40,9 @@ const ALTERNATIVES: [(&str, &str); 8] = [
     ("lua", "lua5.3"),
 ];
 
+/// The versions of the Linux of Debian 12.
+pub const LINUX_6_1: &str = r"6\.1\.[0-9]*-[0-9]*";
+
 /// The packages of one architecture. Others wait until this is dropped.
 #[derive(Debug)]
 pub struct Debian {
@@ -265,6 +268,20 @@ impl Debian {
         found()?.ok_or_else(|| format!("{name} is not in {}", directory.display()))
     }
 
+    /// Returns the directory of the newest Linux whose version fits a regular expression; [`vmlinuz`]
+    /// finds its image.
+    ///
+    /// # Errors
+    ///
+    /// As [`package`](Self::package).
+    pub fn linux(&self, version: &str) -> Result<PathBuf, String> {
+        let flavour = match &*self.arch {
+            "i386" => "686-pae".to_owned(),
+            arch => format!("cloud-{arch}"),
+        };
+        self.package(&format!("linux-image-{version}-{flavour}-unsigned"))
+    }
+
     /// Returns the names of packages and of their dependencies; none if one of them cannot be had.
     fn needed(&self, names: &[String]) -> Vec<String> {
         let mut command = self.apt("apt-get");
@@ -371,6 +388,19 @@ impl Debian {
         }
         Ok(tree)
     }
+}
+
+/// Returns the image in the directory of a package of Linux.
+///
+/// # Errors
+///
+/// It has none.
+pub fn vmlinuz(package: &Path) -> Result<PathBuf, String> {
+    let boot = package.join("boot");
+    let is_image =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz"));
+    let mut files = at(&boot, fs::read_dir(&boot))?.flatten().map(|entry| entry.path());
+    files.find(is_image).ok_or_else(|| format!("{} has no image of Linux", boot.display()))
 }
 
 /// Makes the files of a tree that scripts of packages would make.

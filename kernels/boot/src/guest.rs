@@ -90,6 +90,13 @@ impl Ended {
         self.log.lines().any(|each| each == line)
     }
 
+    /// Returns the last lines, at most `count`.
+    #[must_use]
+    pub fn last_lines(&self, count: usize) -> String {
+        let lines: Vec<&str> = self.log.lines().collect();
+        lines[lines.len().saturating_sub(count)..].join("\n")
+    }
+
     /// Returns the last line.
     #[must_use]
     pub fn last_line(&self) -> &str {

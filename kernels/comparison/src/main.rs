@@ -136,9 +136,8 @@ fn prepare(
     };
     let boards = Boards::read()?;
     let (board, linux) = boards.linux(arch.kernel())?;
-    let mut compiler = linux.compiler.split_whitespace();
-    let mut command = Command::new(compiler.next().unwrap_or("cc"));
-    command.args(compiler).args(["-O2", "-w", "-static"]);
+    let mut command = linux.cc();
+    command.args(["-O2", "-w", "-static"]);
     command.args(options.suite.as_ref().map(|_| "-pthread"));
     let (qemu, package) = arch.qemu();
     require(qemu, package)?;

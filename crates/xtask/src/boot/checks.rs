@@ -207,18 +207,30 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|e| format!("{text}: {e}"))
 }
 
+/// Returns the lines that say that all frames are back.
+pub fn frames_back(log: &str) -> Vec<&str> {
+    let wanted = pattern(FRAMES).ok();
+    log.lines().filter(|line| wanted.as_ref().is_some_and(|wanted| wanted.is_match(line))).collect()
+}
+
+/// Says why a boot has not ended with the status `pass`.
+fn ended_with(ended: &Ended, pass: i32) -> Result<(), String> {
+    match &ended.stopped {
+        Some(reason) => Err(reason.clone()),
+        None if ended.status != pass => {
+            Err(format!("QEMU ended with status {}, PASS is {pass}", ended.status))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Says why a boot has not passed.
 ///
 /// # Errors
 ///
 /// The reason.
 pub fn passed(board: &Board, ended: &Ended) -> Result<(), String> {
-    if let Some(reason) = &ended.stopped {
-        return Err(reason.clone());
-    }
-    if ended.status != board.pass {
-        return Err(format!("QEMU ended with status {}, PASS is {}", ended.status, board.pass));
-    }
+    ended_with(ended, board.pass)?;
     if board.linux.is_none() && !ended.has_line("PASS") {
         return Err("the guest did not print PASS".into());
     }
@@ -235,12 +247,7 @@ impl Check {
         let Ended { status, stopped, log } = ended;
         match self.outcome {
             Ending::Pass => {
-                if let Some(reason) = stopped {
-                    return Err(reason.clone());
-                }
-                if *status != pass {
-                    return Err(format!("QEMU ended with status {status}, PASS is {pass}"));
-                }
+                ended_with(ended, pass)?;
                 let mut shown = Vec::new();
                 for text in self.lines.iter().map(|line| &**line).chain(self.frames.then_some(FRAMES)) {
                     let wanted = pattern(text)?;

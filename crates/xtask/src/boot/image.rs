@@ -51,7 +51,12 @@ pub fn cpus_of(boards: &Boards, board: &Board, smp: Option<u8>) -> Result<u8, St
             several.join(", ")
         ));
     }
-    Ok(smp.unwrap_or(2).min(board.cpus))
+    Ok(most_cpus(board, smp))
+}
+
+/// Returns the CPUs that a board boots with: two, or as many as `smp` says, if it can have them.
+pub fn most_cpus(board: &Board, smp: Option<u8>) -> u8 {
+    smp.unwrap_or(2).min(board.cpus)
 }
 
 /// Runs `cargo xtask boot image`.

@@ -8,7 +8,7 @@ use kernel_boot::image::Image;
 use kernel_boot::{Scratch, archive, here, output};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
 /// Boots the kernel for Linux programs (`kernels/linux`): builds the image, makes an initial file
@@ -233,9 +233,8 @@ impl<'a> Machine<'a> {
 
     /// Compiles a static program of words for the compiler.
     fn compile(&self, out: &Path, words: &[String]) -> Result<(), String> {
-        let mut compiler = self.linux.compiler.split_whitespace();
-        let mut command = Command::new(compiler.next().unwrap_or("cc"));
-        command.args(compiler).args(["-O2", "-w", "-static", "-pthread", "-o"]).arg(out).args(words);
+        let mut command = self.linux.cc();
+        command.args(["-O2", "-w", "-static", "-pthread", "-o"]).arg(out).args(words);
         output(&mut command).map(drop).map_err(|why| {
             let (arch, packages) = (&self.linux.arch, self.board.compiler_packages());
             format!("{why}\ncannot make a static program for {arch}: apt-get install {packages}")
@@ -501,11 +500,10 @@ impl<'a> Machine<'a> {
             .filter_map(|line| line.strip_prefix("kernel: system call ")?.strip_suffix(" is not there"));
         let missing: Vec<&str> = missing.collect();
         let ListedProgram { name, line, .. } = row;
-        let is_back = |line: &str| line.starts_with("kernel: all ") && line.contains(" frames are back");
         let is_right = passed(self.board, &ended).is_ok()
             && ended.has_line(line)
             && !ended.log.lines().any(|line| line.starts_with("stderr: "))
-            && ended.log.lines().any(is_back);
+            && !checks::frames_back(&ended.log).is_empty();
         if is_right {
             let calls = if missing.is_empty() {
                 String::new()

@@ -127,7 +127,7 @@ fn each(args: &BootArgs) -> Result<ExitCode, String> {
     let mut failed = 0;
     for board in chosen {
         let start = Instant::now();
-        let cpus = args.smp.unwrap_or(2).min(board.cpus);
+        let cpus = image::most_cpus(board, args.smp);
         let booted = boot(board, cpus);
         println!("{}", row(board, cpus, booted.is_ok(), start.elapsed()));
         if let Err(why) = booted {
@@ -145,10 +145,7 @@ fn boot(board: &Board, cpus: u8) -> Result<(), String> {
     } else {
         image::boot(board, "release", cpus, "")?.1
     };
-    checks::passed(board, &ended).map_err(|why| {
-        let lines: Vec<&str> = ended.log.lines().collect();
-        format!("{}\n{why}", lines[lines.len().saturating_sub(12)..].join("\n"))
-    })
+    checks::passed(board, &ended).map_err(|why| format!("{}\n{why}", ended.last_lines(12)))
 }
 
 fn row(board: &Board, cpus: u8, passed: bool, time: Duration) -> String {

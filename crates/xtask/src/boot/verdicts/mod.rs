@@ -1,17 +1,16 @@
 //! `cargo xtask boot verdicts`: compares verdicts of test suites on Linux and on the kernel here.
 use self::compare::{Comparison, Sums, compare};
 use self::suite::{Asked, Prepared, Problem, Suite};
-use super::checks::passed;
+use super::checks::{frames_back, passed};
 use crate::repository;
 use clap::Args;
 use kernel_boot::board::{Board, Boards};
-use kernel_boot::debian::Debian;
+use kernel_boot::debian::{Debian, LINUX_6_1, vmlinuz};
 use kernel_boot::guest::{Boot, Ended, Limits};
 use kernel_boot::image::Image;
 use kernel_boot::{Scratch, archive, here, output};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 mod compare;
 mod suite;
@@ -75,13 +74,12 @@ fn all(args: &VerdictsArgs) -> Result<bool, Problem> {
     let (board, linux) = boards.linux("x86_64")?;
     let image = Image { profile: "lean", ..Image::of(board) }.build()?;
     let theirs = Debian::open("amd64", false)
-        .and_then(|debian| debian.package(r"linux-image-6\.1\.[0-9]*-[0-9]*-cloud-amd64-unsigned"))
+        .and_then(|debian| debian.linux(LINUX_6_1))
         .map_err(|why| Problem::Missing(format!("no Linux to compare with: {why}")))?;
     let work = Scratch::new()?;
     let init = work.file("init");
-    let mut compiler = linux.compiler.split_whitespace();
-    let mut command = Command::new(compiler.next().unwrap_or("cc"));
-    command.args(compiler).args(["-O2", "-Wall", "-Werror", "-static", "-o"]).arg(&init);
+    let mut command = linux.cc();
+    command.args(["-O2", "-Wall", "-Werror", "-static", "-o"]).arg(&init);
     output(command.arg(here().join("programs/verdicts/init.c"))).map_err(|why| {
         format!("{why}\ncannot make a static program: apt-get install {}", board.compiler_packages())
     })?;
@@ -104,16 +102,6 @@ fn all(args: &VerdictsArgs) -> Result<bool, Problem> {
         "all: {tests} tests; {count} count, of which Linux passes {passes}; {equal} equal, {differ} differ"
     );
     Ok(compared.iter().all(|(_, comparison)| comparison.is_known))
-}
-
-/// Returns the image in a package of Linux.
-fn vmlinuz(package: &Path) -> Result<PathBuf, String> {
-    let boot = package.join("boot");
-    let files = fs::read_dir(&boot).map_err(|e| format!("{}: {e}", boot.display()))?;
-    let mut files = files.flatten().map(|entry| entry.path());
-    let is_image =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz"));
-    files.find(is_image).ok_or_else(|| format!("{} has no image of Linux", boot.display()))
 }
 
 /// Both kernels.
@@ -144,19 +132,14 @@ impl Guests<'_> {
             let is_complete = ended.has_line(&format!("VERDICTS {}", prepared.tests.len()));
             is_complete.then_some(verdicts).ok_or_else(|| {
                 let reason = ended.stopped.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
-                let lines: Vec<&str> = ended.log.lines().collect();
-                format!(
-                    "{}\n{name} did not run all of the {} tests{reason}",
-                    lines[lines.len().saturating_sub(5)..].join("\n"),
-                    prepared.tests.len()
-                )
+                let (lines, tests) = (ended.last_lines(5), prepared.tests.len());
+                format!("{lines}\n{name} did not run all of the {tests} tests{reason}")
             })
         });
         let (theirs, ours) = (theirs?, ours?);
         passed(self.board, &here)
             .map_err(|why| format!("the kernel here did not end as it should: {why}"))?;
-        let is_back = |line: &&str| line.starts_with("kernel: all ") && line.contains(" frames are back");
-        let back: Vec<&str> = here.log.lines().filter(is_back).collect();
+        let back = frames_back(&here.log);
         if back.is_empty() {
             return Err("the kernel here did not say that all frames are back".to_owned().into());
         }
