@@ -83,14 +83,51 @@ impl Display for Line<'_> {
 }
 
 /// The fields that events have, which are columns of a CSV file.
-const FIELDS: &str = "page start pages flags prot kind child how stack-end arg-pages last end from old-pages \
-    to new-pages keep advice reason tables at call errno ns away-ns user-us system-us minor \
-    major waits preempted object name pid runtime of events place";
+const FIELDS: [&str; 38] = [
+    "page",
+    "start",
+    "pages",
+    "flags",
+    "prot",
+    "kind",
+    "child",
+    "how",
+    "stack-end",
+    "arg-pages",
+    "last",
+    "end",
+    "from",
+    "old-pages",
+    "to",
+    "new-pages",
+    "keep",
+    "advice",
+    "reason",
+    "tables",
+    "at",
+    "call",
+    "errno",
+    "ns",
+    "away-ns",
+    "user-us",
+    "system-us",
+    "minor",
+    "major",
+    "waits",
+    "preempted",
+    "object",
+    "name",
+    "pid",
+    "runtime",
+    "of",
+    "events",
+    "place",
+];
 
 /// Returns the first line of a CSV file of events.
 pub fn csv_head() -> String {
     // The kind of an area is not the kind of its event.
-    let fields = FIELDS.split(' ').map(|name| if name == "kind" { "area" } else { name });
+    let fields = FIELDS.map(|name| if name == "kind" { "area" } else { name });
     let names = ["number", "ms", "cpu", "task", "kind"].into_iter().chain(fields);
     names.map(|name| name.replace('-', "_")).collect::<Vec<_>>().join(",")
 }
@@ -100,9 +137,9 @@ impl Line<'_> {
     pub fn csv(&self) -> String {
         let Event { task, cpu, kind } = self.event;
         let ms = self.time.map_or(String::new(), milliseconds);
-        let mut cells = vec![String::new(); FIELDS.split(' ').count()];
+        let mut cells: [String; FIELDS.len()] = std::array::from_fn(|_| String::new());
         let _ = kind.fields::<Infallible>(&mut |name, value| {
-            let at = FIELDS.split(' ').position(|field| field == name);
+            let at = FIELDS.iter().position(|field| *field == name);
             debug_assert!(at.is_some(), "{name} has a column");
             if let Some(cell) = at.and_then(|at| cells.get_mut(at)) {
                 let word = Word(value, self.symbols);
@@ -113,7 +150,7 @@ impl Line<'_> {
             }
             Ok(())
         });
-        let cells = cells.iter().map(|cell| csv::foreign(cell)).collect::<Vec<_>>().join(",");
+        let cells = cells.map(|cell| csv::foreign(&cell)).join(",");
         format!("{},{ms},{cpu},{task},{},{cells}", self.number, kind.name())
     }
 }
