@@ -23,6 +23,7 @@
 //! `of` the rows are another table's, of any file or a document's of the list of figures. `code`
 //! shows the names of rows as code.
 use super::value::{grouped, number};
+use crate::repository;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -165,10 +166,10 @@ impl Tables {
         let mut all = Tables::default();
         for entry in entries {
             let path = entry.map_err(|e| wrong(&directory, &e))?.path();
-            if path.extension().is_none_or(|extension| extension != "toml") {
+            if !repository::is_kind(&path, "toml") {
                 continue;
             }
-            let text = std::fs::read_to_string(&path).map_err(|e| wrong(&path, &e))?;
+            let text = repository::read(&path)?;
             for (name, table) in parse(&text).map_err(|e| wrong(&path, &e))? {
                 all.add(name, table).map_err(|e| wrong(&path, &e))?;
             }
