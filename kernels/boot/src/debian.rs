@@ -268,8 +268,8 @@ impl Debian {
         found()?.ok_or_else(|| format!("{name} is not in {}", directory.display()))
     }
 
-    /// Returns the directory of the newest Linux whose version fits a regular expression; [`vmlinuz`]
-    /// finds its image.
+    /// Returns the directory of the newest Linux whose version fits a regular expression;
+    /// [`vmlinuz`] finds its image.
     ///
     /// # Errors
     ///
