@@ -12,13 +12,13 @@ use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::aarch64::irq;
 use ptarmigan_kernel_base::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct};
-use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::machine::{self, NoLayer};
+use ptarmigan_kernel_base::once_cell::OnceCell;
 use ptarmigan_kernel_base::program::{Pages, Program};
 use ptarmigan_kernel_base::{Failed, fail, smp};
 
 use crate::mmu::{self, Leaving};
-use crate::without::{Part, leaves_out};
+use crate::negative_controls::{NegativeControl, leaves_out};
 
 /// All parts together.
 pub type Machine = machine::Machine<Aarch64, Mmus, Program>;
@@ -43,8 +43,8 @@ const ROOT: Request = Request {
 };
 
 static KERNEL: Kernel<Aarch64, DirectMap, Mmus, Program> = Kernel::new();
-static TREE: Late<KernelTree> = Late::new();
-static MACHINE: Late<Machine> = Late::new();
+static TREE: OnceCell<KernelTree> = OnceCell::new();
+static MACHINE: OnceCell<Machine> = OnceCell::new();
 
 /// The machine.
 pub fn machine() -> &'static Machine {
@@ -79,7 +79,7 @@ pub struct Interrupts;
 
 impl Ipi for Interrupts {
     fn send(&self, _pin: &Pinned<'_>, cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {
-        if !leaves_out(Part::Ipi) {
+        if !leaves_out(NegativeControl::Ipi) {
             cpus.iter().for_each(|cpu| irq::send(cpu.0.into()));
         }
     }
@@ -111,7 +111,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
         .objects(program())
         .cpus(cpus)
         .without_kernel_half()
-        .asids(if leaves_out(Part::Asids) { 0 } else { ASIDS.min(features.asids) })
+        .asids(if leaves_out(NegativeControl::Asids) { 0 } else { ASIDS.min(features.asids) })
         .costs(COSTS);
     // SAFETY: 1. and 2. Point 1 of the caller's. 3. Roots of spaces have no kernel's half.
     unsafe { KERNEL.set_up(setup)? };

@@ -12,12 +12,13 @@ mod device;
 mod kernel_half;
 mod machine;
 mod mmu;
+mod negative_controls;
 mod port;
 mod trap;
-mod without;
 
 use core::arch::global_asm;
 
+use negative_controls::{NegativeControl, leaves_out};
 use port::TASKS;
 use ptarmigan::arch::aarch64::Features;
 use ptarmigan::format::Aarch64;
@@ -26,7 +27,6 @@ use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct, physical};
 use ptarmigan_kernel_base::smp::groups::{self, Mistake};
 use ptarmigan_kernel_base::smp::{self, measure, stack};
 use ptarmigan_kernel_base::{board, fail, fail_if, fdt, pass, say};
-use without::{Part, leaves_out};
 
 ptarmigan_kernel_base::panic_handler!();
 
@@ -43,7 +43,10 @@ extern "C" fn kernel_main() -> ! {
     let Some(board) = (unsafe { fdt::read(direct(virt::DEVICE_TREE)) }) else {
         fail(format_args!("the board has no device tree"));
     };
-    fail_if(!without::read(board.arguments), format_args!("unknown boot argument: {}", board.arguments));
+    fail_if(
+        !negative_controls::read(board.arguments),
+        format_args!("unknown boot argument: {}", board.arguments),
+    );
     let end = (board.memory + board.bytes).min(DIRECT_MAP_LIMIT);
     let start = physical(&raw const image_end).next_multiple_of(PAGE);
     let Features { asids, ranges, .. } = Features::read();
@@ -66,7 +69,7 @@ extern "C" fn kernel_main() -> ! {
     if cfg!(debug_assertions) {
         memory::check();
         groups::check::<Aarch64, _>(machine::on(&machine::pin()), |mistake| {
-            mistake == Mistake::Unfold && leaves_out(Part::Unfold)
+            mistake == Mistake::Unfold && leaves_out(NegativeControl::Unfold)
         });
     }
     machine::drain(true);

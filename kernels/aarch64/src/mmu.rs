@@ -6,7 +6,7 @@ use ptarmigan::arch::aarch64::{Barrier, Cpu, Instructions, Op};
 use ptarmigan::cpu::Pinned;
 use ptarmigan_kernel_base::direct::{direct, physical};
 
-use crate::without::{Part, leaves_out};
+use crate::negative_controls::{NegativeControl, leaves_out};
 
 /// Returns entry `index` of the root that the kernel boots on.
 pub fn boot_entry(index: usize) -> u64 {
@@ -56,14 +56,16 @@ fn alone(op: Op) -> Op {
 unsafe impl Instructions for Leaving {
     fn tlbi(&self, pin: &Pinned<'_>, op: Op, operand: u64) {
         let (part, is_shared) = match op {
-            Op::Vae1is | Op::Vale1is | Op::Rvae1is | Op::Rvale1is | Op::Aside1is => (Part::Flush, true),
-            Op::Vaae1is | Op::Rvaae1is | Op::Vmalle1is => (Part::KernelFlush, true),
-            Op::Vale1 | Op::Vaale1 | Op::Aside1 | Op::Vmalle1 => (Part::Load, false),
+            Op::Vae1is | Op::Vale1is | Op::Rvae1is | Op::Rvale1is | Op::Aside1is => {
+                (NegativeControl::Flush, true)
+            }
+            Op::Vaae1is | Op::Rvaae1is | Op::Vmalle1is => (NegativeControl::KernelFlush, true),
+            Op::Vale1 | Op::Vaale1 | Op::Aside1 | Op::Vmalle1 => (NegativeControl::Load, false),
         };
         if leaves_out(part) {
             return;
         }
-        Cpu.tlbi(pin, if is_shared && leaves_out(Part::Remote) { alone(op) } else { op }, operand);
+        Cpu.tlbi(pin, if is_shared && leaves_out(NegativeControl::Remote) { alone(op) } else { op }, operand);
     }
 
     fn barrier(&self, pin: &Pinned<'_>, barrier: Barrier) {

@@ -9,12 +9,12 @@ use crate::machine::{self, Machine, on, pin};
 use crate::trap::{self, Registers};
 
 /// The CPUs.
-pub struct Cpus;
+pub struct Aarch64Port;
 
 /// The tasks.
-pub static TASKS: tasks::Tasks<Cpus> = tasks::Tasks::new();
+pub static TASKS: tasks::Tasks<Aarch64Port> = tasks::Tasks::new();
 
-impl Port for Cpus {
+impl Port for Aarch64Port {
     type Format = Aarch64;
     type Machine = Machine;
     type Registers = Registers;

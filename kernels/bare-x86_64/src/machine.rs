@@ -21,7 +21,7 @@ use ptarmigan_kernel_x86::memory_map::Span;
 pub type Machine = machine::Machine<X86_64, OneCpu, NoObjects, Announced<'static, X86_64, ()>>;
 
 /// The MMU of the one CPU, which has no other to interrupt.
-pub type OneCpu = X86Mmu<X86_64, NoIpi, Announcing>;
+pub type OneCpu = X86Mmu<X86_64, NoIpi, AnnouncedCpu>;
 
 /// Bytes of boot memory for the image's own objects: areas of the kernel's half.
 const EXTRA: usize = 64 << 10;
@@ -43,11 +43,11 @@ fn operand(value: u64) {
 }
 
 /// The instructions of the CPU, announced to a recorder.
-pub struct Announcing;
+pub struct AnnouncedCpu;
 
 // SAFETY: Each function has the CPU execute the instruction. A run that leaves flushes out omits it
 // on purpose, to show that the checks detect stale translations.
-unsafe impl Instructions for Announcing {
+unsafe impl Instructions for AnnouncedCpu {
     fn invlpg(&self, pin: &Pinned<'_>, at: u64) {
         if !WITHOUT_FLUSH.load(Ordering::Relaxed) {
             operand(at);
@@ -93,7 +93,7 @@ unsafe impl Instructions for Announcing {
 /// 1. Nobody else uses the memory, now or later.
 pub unsafe fn set_up(memory: Span) -> Result<(Machine, BootMemory), Failed> {
     // SAFETY: 1. The kernel sets neither CR4.PGE nor CR4.PCIDE. 2. It is false.
-    let mmu = unsafe { X86Mmu::with_features(NoIpi, Announcing, Features::NONE) };
+    let mmu = unsafe { X86Mmu::with_features(NoIpi, AnnouncedCpu, Features::NONE) };
     let runs = [MemoryRun::new(memory.start..memory.end)];
     let setup = Setup::direct_map(&runs, direct(0), DIRECT_MAP_LIMIT, mmu)?
         .kernel_root(kernel_root().physical(DIRECT_MAP))

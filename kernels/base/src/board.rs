@@ -5,31 +5,31 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// The console and the exit of a machine.
-pub struct Board {
+pub struct BoardOutput {
     /// Sends a byte on the serial port.
     pub put: fn(u8),
     /// Ends the machine; `true` if every check held.
     pub exit: fn(bool) -> !,
 }
 
-static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
+static BOARD: AtomicPtr<BoardOutput> = AtomicPtr::new(ptr::null_mut());
 /// A line is being printed.
 static PRINTING: AtomicBool = AtomicBool::new(false);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Has lines printed on a board from here on.
-pub fn use_board(board: &'static Board) {
+pub fn use_board(board: &'static BoardOutput) {
     BOARD.store(ptr::from_ref(board).cast_mut(), Ordering::Release);
 }
 
-fn board() -> Option<&'static Board> {
+fn board() -> Option<&'static BoardOutput> {
     // SAFETY: it is null, or `use_board` stored a reference that is valid for good.
     unsafe { BOARD.load(Ordering::Acquire).as_ref() }
 }
 
-struct Port<'a>(&'a Board);
+struct BoardWriter<'a>(&'a BoardOutput);
 
-impl Write for Port<'_> {
+impl Write for BoardWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         text.bytes().for_each(self.0.put);
         Ok(())
@@ -39,7 +39,7 @@ impl Write for Port<'_> {
 fn print(text: fmt::Arguments<'_>) {
     let Some(board) = board() else { return };
     // The port cannot fail.
-    let _ = Port(board).write_fmt(text);
+    let _ = BoardWriter(board).write_fmt(text);
     (board.put)(b'\n');
 }
 

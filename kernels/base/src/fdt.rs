@@ -10,7 +10,7 @@ const PROPERTY: u32 = 3;
 const NOP: u32 = 4;
 
 /// A description of the machine.
-pub struct Board {
+pub struct DeviceTree {
     /// First byte of memory.
     pub memory: u64,
     /// Its bytes.
@@ -52,7 +52,7 @@ impl Blob {
 ///
 /// 1. `at` must be where the firmware has put a tree. The memory there must not have been written
 ///    to since, and must stay unchanged.
-pub unsafe fn read(at: *const u32) -> Option<Board> {
+pub unsafe fn read(at: *const u32) -> Option<DeviceTree> {
     // SAFETY: the firmware's tree begins with a header of ten words (point 1).
     let (magic, size) = unsafe { (u32::from_be(at.read()), u32::from_be(at.add(1).read())) };
     if magic != MAGIC {
@@ -68,10 +68,10 @@ fn has_extension(isa: &str, name: &str) -> bool {
 }
 
 /// Reads a tree; `None` if it is cut.
-fn parse(bytes: &'static [u8]) -> Option<Board> {
+fn parse(bytes: &'static [u8]) -> Option<DeviceTree> {
     let blob = Blob(bytes);
     let (mut next, strings) = (blob.word(8)? as usize, blob.word(12)? as usize);
-    let mut board = Board { memory: 0, bytes: 0, cpu_ids: [0; CPUS], cpus: 0, napots: 0, arguments: "" };
+    let mut board = DeviceTree { memory: 0, bytes: 0, cpu_ids: [0; CPUS], cpus: 0, napots: 0, arguments: "" };
     // Names of the nodes that lead to where `next` is: the second and the third level tell all that
     // is wanted.
     let (mut depth, mut second, mut third) = (0, "", "");

@@ -12,9 +12,10 @@ pub mod board;
 #[cfg(any(target_arch = "aarch64", target_arch = "loongarch64", target_arch = "riscv64"))]
 pub mod direct;
 pub mod fdt;
-pub mod late;
 pub mod lock;
 pub mod machine;
+pub mod negative_controls;
+pub mod once_cell;
 pub mod program;
 pub mod raw;
 #[cfg(target_arch = "riscv64")]
@@ -23,9 +24,8 @@ pub mod riscv;
 pub mod smp;
 pub mod tasks;
 pub mod user;
-pub mod without;
 
-pub use board::{Board, Failed, fail, fail_if, pass};
+pub use board::{BoardOutput, Failed, fail, fail_if, pass};
 
 /// Returns the little-endian number of 2, 4 or 8 bytes at `at`; `None` if the bytes end before it.
 #[inline]

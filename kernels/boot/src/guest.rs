@@ -50,7 +50,7 @@ pub struct Boot {
 
 /// Bounds of a boot: a kernel that went wrong can print for ever.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct BootLimits {
     /// Seconds.
     pub seconds: u64,
     /// Bytes of the serial line.
@@ -68,7 +68,7 @@ pub struct Ended {
     pub log: String,
 }
 
-impl Limits {
+impl BootLimits {
     /// Returns the limits of the variables `KERNEL_TIMEOUT` and `KERNEL_OUTPUT`, or these.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Limits {
             Ok(text) => text.parse().map_err(|_| format!("{name}: '{text}' is no number")),
             Err(_) => Ok(default),
         };
-        Ok(Limits { seconds: number("KERNEL_TIMEOUT", seconds)?, bytes: number("KERNEL_OUTPUT", bytes)? })
+        Ok(BootLimits { seconds: number("KERNEL_TIMEOUT", seconds)?, bytes: number("KERNEL_OUTPUT", bytes)? })
     }
 }
 
@@ -217,7 +217,7 @@ impl Boot {
     /// # Errors
     ///
     /// QEMU cannot be started.
-    pub fn run(&self, limits: &Limits, shows: bool) -> Result<Ended, String> {
+    pub fn run(&self, limits: &BootLimits, shows: bool) -> Result<Ended, String> {
         self.start(limits, Stdio::null(), shows)?.end()
     }
 
@@ -226,11 +226,11 @@ impl Boot {
     /// # Errors
     ///
     /// QEMU cannot be started.
-    pub fn talk(&self, limits: &Limits) -> Result<Guest, String> {
+    pub fn talk(&self, limits: &BootLimits) -> Result<Guest, String> {
         self.start(limits, Stdio::piped(), false)
     }
 
-    fn start(&self, limits: &Limits, input: Stdio, shows: bool) -> Result<Guest, String> {
+    fn start(&self, limits: &BootLimits, input: Stdio, shows: bool) -> Result<Guest, String> {
         let scratch = Scratch::new()?;
         let failed = |e: std::io::Error| format!("{}: {e}", self.qemu);
         let (mut lines, both) = std::io::pipe().map_err(failed)?;
@@ -294,7 +294,7 @@ pub struct Guest {
     child: Child,
     typed: Option<ChildStdin>,
     chunks: Receiver<Vec<u8>>,
-    limits: Limits,
+    limits: BootLimits,
     deadline: Instant,
     /// Bytes that were read and are not yet a line.
     pending: Vec<u8>,
@@ -437,7 +437,7 @@ mod tests {
         }
     }
 
-    const LIMITS: Limits = Limits { seconds: 60, bytes: 1 << 20 };
+    const LIMITS: BootLimits = BootLimits { seconds: 60, bytes: 1 << 20 };
 
     #[test]
     fn a_guest_is_read_to_its_end_and_its_status() {
@@ -450,11 +450,11 @@ mod tests {
     #[test]
     fn time_and_output_are_bounded() {
         let scratch = Scratch::new().unwrap();
-        let limits = Limits { seconds: 1, ..LIMITS };
+        let limits = BootLimits { seconds: 1, ..LIMITS };
         let ended = boot(&scratch, "echo begun; exec sleep 60").run(&limits, false).unwrap();
         assert_eq!(ended.log, "begun\n");
         assert!(ended.stopped.unwrap().contains("after 1 seconds; KERNEL_TIMEOUT"));
-        let limits = Limits { bytes: 10, ..LIMITS };
+        let limits = BootLimits { bytes: 10, ..LIMITS };
         let ended = boot(&scratch, "exec yes").run(&limits, false).unwrap();
         assert_eq!(ended.log, "y\n".repeat(5));
         assert!(ended.stopped.unwrap().contains("cut after 10 bytes; KERNEL_OUTPUT"));

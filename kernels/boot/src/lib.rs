@@ -10,12 +10,12 @@
 //! | [`guest`] | runs QEMU, and talks with the guest |
 //!
 //! ```no_run
-//! use kernel_boot::{board::Boards, guest::{Boot, Limits}, image::Image};
+//! use kernel_boot::{board::Boards, guest::{Boot, BootLimits}, image::Image};
 //!
 //! let boards = Boards::read()?;
 //! let board = boards.named("riscv64")?;
 //! let image = Image::of(board).build()?;
-//! let limits = Limits::from_environment(60, 20_000)?;
+//! let limits = BootLimits::from_environment(60, 20_000)?;
 //! let ended = Boot { cpus: "2".into(), ..Boot::new(board, &image) }.run(&limits, false)?;
 //! assert!(ended.status == board.pass && ended.has_line("PASS"));
 //! # Ok::<(), String>(())

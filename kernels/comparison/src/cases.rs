@@ -9,16 +9,16 @@ pub struct Case {
 }
 
 /// A program whose cases are measured.
-pub struct Program {
+pub struct MeasuredProgram {
     /// The name of its file.
     pub name: &'static str,
     /// Its cases, in the order of its marks.
     pub cases: [Case; 6],
 }
 
-impl Program {
+impl MeasuredProgram {
     /// Finds a program by its name.
-    pub fn find(name: &str) -> Option<&'static Program> {
+    pub fn find(name: &str) -> Option<&'static MeasuredProgram> {
         [&FAULTS, &LARGE].into_iter().find(|program| program.name == name)
     }
 
@@ -33,7 +33,7 @@ const fn case(name: &'static str, operations: u64) -> Case {
 }
 
 /// Faults, fork and exec.
-pub static FAULTS: Program = Program {
+pub static FAULTS: MeasuredProgram = MeasuredProgram {
     name: "faults",
     cases: [
         case("fault-new-table", 32),
@@ -46,7 +46,7 @@ pub static FAULTS: Program = Program {
 };
 
 /// Memory that may have large pages.
-pub static LARGE: Program = Program {
+pub static LARGE: MeasuredProgram = MeasuredProgram {
     name: "large",
     cases: [
         case("touch-128m", 128 << 8),
@@ -63,7 +63,7 @@ pub const BY: [&str; 4] = ["rep stos", "rep movs", "stores", "dc zva"];
 
 /// The plugin's counts of a case, of all operations together.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct CaseCounts {
     pub times: u64,
     pub programs: u64,
     pub kernel: u64,
@@ -79,11 +79,11 @@ pub struct Counts {
     pub groups: Vec<u64>,
 }
 
-impl Counts {
+impl CaseCounts {
     /// Reads the plugin's output. `None` if a case is missing.
-    pub fn parse(text: &str, cases: &[Case]) -> Option<Vec<Counts>> {
-        let mut all = vec![Counts::default(); cases.len()];
-        for (case, counts) in Counts::lines(text)? {
+    pub fn parse(text: &str, cases: &[Case]) -> Option<Vec<CaseCounts>> {
+        let mut all = vec![CaseCounts::default(); cases.len()];
+        for (case, counts) in CaseCounts::lines(text)? {
             *all.get_mut(case)? = counts;
         }
         all.iter().all(|counts| counts.times > 0).then_some(all)
@@ -91,7 +91,7 @@ impl Counts {
 
     /// Reads the plugin's output: numbers of cases, and their counts. `None` if a line is
     /// malformed.
-    pub fn lines(text: &str) -> Option<Vec<(usize, Counts)>> {
+    pub fn lines(text: &str) -> Option<Vec<(usize, CaseCounts)>> {
         let lines = text.lines().filter(|line| !line.starts_with("at "));
         let read = |line: &str| {
             let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
@@ -103,7 +103,7 @@ impl Counts {
             let &[a, b, c, d, e, f, g, h, data, code, second, ref groups @ ..] = rest else { return None };
             let (cleared, copied, groups) = ([a, c, e, g], [b, d, f, h], groups.to_vec());
             let misses = [data, code, second];
-            let counts = Counts {
+            let counts = CaseCounts {
                 times,
                 programs,
                 kernel,
@@ -130,15 +130,15 @@ mod tests {
         let cases = &FAULTS.cases[..];
         let line = |case: usize| format!("{case} 2 10 20 3 4 500 1 0 0 2 0 0 0 0 7 8 9\n");
         let text: String = (0..cases.len()).map(line).collect();
-        let all = Counts::parse(&text, cases).expect("all cases");
+        let all = CaseCounts::parse(&text, cases).expect("all cases");
         assert_eq!((all[3].cleared, all[3].copied), ([1, 0, 0, 0], [0, 2, 0, 0]));
         assert_eq!(all[3].misses, [7, 8, 9]);
         assert!(all[3].groups.is_empty());
-        let grouped = Counts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0 0 9 11").expect("a line");
+        let grouped = CaseCounts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0 0 9 11").expect("a line");
         assert_eq!((grouped[0].0, &grouped[0].1.groups[..]), (3, &[9, 11][..]));
-        assert!(Counts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0").is_none());
-        assert!(Counts::parse(&line(0), cases).is_none());
-        assert!(Counts::parse("0 x", cases).is_none());
-        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0 0", cases).is_none());
+        assert!(CaseCounts::lines("3 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0").is_none());
+        assert!(CaseCounts::parse(&line(0), cases).is_none());
+        assert!(CaseCounts::parse("0 x", cases).is_none());
+        assert!(CaseCounts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0 0 0 0 0 0", cases).is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The target of compiled programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arch {
+pub enum TargetArch {
     /// 32 bits, PAE.
     I386,
     /// 64 bits.
@@ -13,35 +13,35 @@ pub enum Arch {
     Aarch64,
 }
 
-impl Arch {
+impl TargetArch {
     /// All of them.
-    pub const ALL: [Arch; 3] = [Arch::I386, Arch::X86_64, Arch::Aarch64];
+    pub const ALL: [TargetArch; 3] = [TargetArch::I386, TargetArch::X86_64, TargetArch::Aarch64];
 
     /// Returns the name in names of contenders.
     const fn name(self) -> &'static str {
         match self {
-            Arch::I386 => "i386",
-            Arch::X86_64 => "x86_64",
-            Arch::Aarch64 => "aarch64",
+            TargetArch::I386 => "i386",
+            TargetArch::X86_64 => "x86_64",
+            TargetArch::Aarch64 => "aarch64",
         }
     }
 
     /// Returns the name for `kernels/linux`.
     pub const fn kernel(self) -> &'static str {
-        if matches!(self, Arch::I386) { "i686" } else { self.name() }
+        if matches!(self, TargetArch::I386) { "i686" } else { self.name() }
     }
 
     /// Returns QEMU's program for the target, and Debian's package of it.
     pub const fn qemu(self) -> (&'static str, &'static str) {
         match self {
-            Arch::I386 => ("qemu-system-i386", "qemu-system-x86"),
-            Arch::X86_64 => ("qemu-system-x86_64", "qemu-system-x86"),
-            Arch::Aarch64 => ("qemu-system-aarch64", "qemu-system-arm"),
+            TargetArch::I386 => ("qemu-system-i386", "qemu-system-x86"),
+            TargetArch::X86_64 => ("qemu-system-x86_64", "qemu-system-x86"),
+            TargetArch::Aarch64 => ("qemu-system-aarch64", "qemu-system-arm"),
         }
     }
 }
 
-impl fmt::Display for Arch {
+impl fmt::Display for TargetArch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -85,11 +85,11 @@ impl Contender {
         if self.name.contains(MITIGATED) {
             return Some(MITIGATED);
         }
-        Some(self.arch().name()).filter(|_| self.arch() != Arch::X86_64)
+        Some(self.arch().name()).filter(|_| self.arch() != TargetArch::X86_64)
     }
 
-    pub fn arch(&self) -> Arch {
-        Arch::ALL.into_iter().find(|arch| self.name.contains(arch.name())).unwrap_or(Arch::X86_64)
+    pub fn arch(&self) -> TargetArch {
+        TargetArch::ALL.into_iter().find(|arch| self.name.contains(arch.name())).unwrap_or(TargetArch::X86_64)
     }
 }
 
@@ -101,7 +101,7 @@ pub fn of(program: &str) -> &'static [Contender] {
 /// Returns the contenders that run a suite: on x86-64, both kernels without large pages and with
 /// them. The suite `ours` has more, and runs on other targets.
 pub fn of_suite(suite: &str) -> Vec<&'static Contender> {
-    let others = CONTENDERS.iter().filter(|contender| contender.arch() != Arch::X86_64);
+    let others = CONTENDERS.iter().filter(|contender| contender.arch() != TargetArch::X86_64);
     let more = OURS.iter().chain(others).filter(|_| suite == "ours");
     LARGE.iter().filter(|contender| !contender.is_advised()).chain(more).collect()
 }

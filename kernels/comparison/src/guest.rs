@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kernel_boot::guest::{Boot as Machine, Limits};
+use kernel_boot::guest::{Boot as Machine, BootLimits};
 
-use crate::cases::{Case, Counts, Program};
-use crate::contender::{Arch, Contender};
+use crate::cases::{Case, CaseCounts, MeasuredProgram};
+use crate::contender::{Contender, TargetArch};
 use crate::{last_line, profile};
 
 /// Bounds of a boot: Linux takes 25 seconds on a quiet machine, several times that while it is
 /// counted.
-const LIMITS: Limits = Limits { seconds: 1200, bytes: 64 << 10 };
+const LIMITS: BootLimits = BootLimits { seconds: 1200, bytes: 64 << 10 };
 /// The address of memory on QEMU's board `virt`.
 const MEMORY: u64 = 0x4000_0000;
 
@@ -37,10 +37,10 @@ pub struct Files {
 }
 
 /// A boot that is to be made.
-pub struct Guest<'a> {
+pub struct GuestBoot<'a> {
     pub contender: &'a Contender,
     /// The program with cases that process 1 runs.
-    pub program: Option<&'static Program>,
+    pub program: Option<&'static MeasuredProgram>,
     pub files: &'a Files,
     /// More words of the command line.
     pub words: &'a str,
@@ -57,31 +57,31 @@ pub struct Guest<'a> {
 }
 
 /// The results of a boot.
-pub struct Boot {
+pub struct BootResults {
     /// For each case, the instructions of an operation in each round.
     pub values: Vec<Vec<u64>>,
     /// For each case, the plugin's counts.
-    pub counts: Option<Vec<Counts>>,
+    pub counts: Option<Vec<CaseCounts>>,
     /// How often each instruction of the kernel was executed in the case that is profiled.
     pub profile: Option<Vec<(u64, u64)>>,
     /// Lines of our kernel at its end.
     pub said: Vec<String>,
 }
 
-impl Guest<'_> {
+impl GuestBoot<'_> {
     /// Boots, and waits for the end. Returns all that the guest printed, and how QEMU ended.
     ///
     /// # Errors
     ///
     /// QEMU cannot be started.
     pub fn run(&self) -> Result<(String, String), String> {
-        let Guest { contender, files, words, cpus, counter, profiled, groups, .. } = self;
+        let GuestBoot { contender, files, words, cpus, counter, profiled, groups, .. } = self;
         let arch = contender.arch();
         let (qemu, _) = arch.qemu();
         let (machine, kernel_start, console) = match arch {
-            Arch::I386 => (PC32, "0xc0000000", "ttyS0"),
-            Arch::X86_64 => (PC64, "0x800000000000", "ttyS0"),
-            Arch::Aarch64 => (VIRT, "0xffff000000000000", "ttyAMA0"),
+            TargetArch::I386 => (PC32, "0xc0000000", "ttyS0"),
+            TargetArch::X86_64 => (PC64, "0x800000000000", "ttyS0"),
+            TargetArch::Aarch64 => (VIRT, "0xffff000000000000", "ttyAMA0"),
         };
         let linux = if contender.is_newer() { &files.newer } else { &files.linux };
         let (image, common) = match (contender.is_linux(), linux) {
@@ -93,7 +93,7 @@ impl Guest<'_> {
         if let Some((plugin, out)) = counter {
             // The output of an earlier boot does not count.
             let _ = fs::remove_file(out);
-            let isa = if arch == Arch::Aarch64 { "aarch64" } else { "x86" };
+            let isa = if arch == TargetArch::Aarch64 { "aarch64" } else { "x86" };
             let mut plugin =
                 format!("{},isa={isa},kernel={kernel_start},out={}", plugin.display(), out.display());
             if let Some(case) = profiled {
@@ -121,7 +121,7 @@ impl Guest<'_> {
             words: format!("{common}{}", contender.append),
             arguments: format!(" {words}"),
             archive: Some(files.archive.clone()),
-            base: (arch == Arch::Aarch64 && !contender.is_linux()).then_some(MEMORY),
+            base: (arch == TargetArch::Aarch64 && !contender.is_linux()).then_some(MEMORY),
             icount: takes_turns.then(|| "shift=0".to_owned()),
             more,
         };
@@ -148,21 +148,22 @@ impl Guest<'_> {
     /// # Errors
     ///
     /// As [`run`](Self::run), and if the guest's output is incomplete.
-    pub fn boot(&self) -> Result<Boot, String> {
-        let Guest { program, profiled, .. } = self;
+    pub fn boot(&self) -> Result<BootResults, String> {
+        let GuestBoot { program, profiled, .. } = self;
         let cases = program.map_or(&[][..], |program| &program.cases);
         let (text, ended) = self.run()?;
         let values = results(&text, cases)
             .ok_or_else(|| format!("{ended} and no result; the guest's last line: {}", last_line(&text)))?;
         let (counts, profile) = match self.counted()? {
             Some(text) => {
-                let counts = Counts::parse(&text, cases).ok_or("QEMU's plugin has not counted every case")?;
+                let counts =
+                    CaseCounts::parse(&text, cases).ok_or("QEMU's plugin has not counted every case")?;
                 (Some(counts), profiled.map(|_| profile::parse(&text)))
             }
             None => (None, None),
         };
         let said = text.lines().filter_map(|line| line.trim().strip_prefix("kernel: "));
-        Ok(Boot { values, counts, profile, said: said.map(str::to_owned).collect() })
+        Ok(BootResults { values, counts, profile, said: said.map(str::to_owned).collect() })
     }
 }
 

@@ -36,9 +36,9 @@ use kernel_boot::debian::Debian;
 use kernel_boot::image::Image;
 use kernel_boot::{Scratch, archive, here};
 
-use cases::Program;
-use contender::{Arch, Contender};
-use guest::{Boot, Files, Guest};
+use cases::MeasuredProgram;
+use contender::{Contender, TargetArch};
+use guest::{BootResults, Files, GuestBoot};
 use rows::Row;
 use suite::documented::{above, check, of_program};
 
@@ -126,7 +126,7 @@ fn run(command: &mut Command) -> Result<String, String> {
 fn prepare(
     options: &Options,
     work: &Scratch,
-    arch: Arch,
+    arch: TargetArch,
     contenders: &[&Contender],
 ) -> Result<Files, String> {
     let program = work.file(&format!("init-{arch}"));
@@ -159,7 +159,7 @@ fn prepare(
     }
     entries.push(format!("init={}", program.display()));
     archive::write(&archive, &entries)?;
-    let mut fetched = |is_wanted: bool, kernel: fn(Arch) -> Result<PathBuf, String>| {
+    let mut fetched = |is_wanted: bool, kernel: fn(TargetArch) -> Result<PathBuf, String>| {
         let kernel = is_wanted.then(|| kernel(arch))?;
         kernel.map_err(|problem| missing.push(problem)).ok()
     };
@@ -173,12 +173,12 @@ fn prepare_each(
     options: &Options,
     work: &Scratch,
     contenders: &[&Contender],
-) -> Vec<(Arch, Result<Files, String>)> {
-    let of = |arch| -> Option<(Arch, Result<Files, String>)> {
+) -> Vec<(TargetArch, Result<Files, String>)> {
+    let of = |arch| -> Option<(TargetArch, Result<Files, String>)> {
         let here: Vec<&Contender> = contenders.iter().copied().filter(|c| c.arch() == arch).collect();
         (!here.is_empty()).then(|| (arch, prepare(options, work, arch, &here)))
     };
-    Arch::ALL.into_iter().filter_map(of).collect()
+    TargetArch::ALL.into_iter().filter_map(of).collect()
 }
 
 fn compare(options: &Options) -> Result<(), String> {
@@ -203,7 +203,7 @@ fn compare(options: &Options) -> Result<(), String> {
         contenders.iter().for_each(|c| println!("{:28} {}", c.name, c.about));
         return Ok(());
     }
-    let program = Program::find(&options.program);
+    let program = MeasuredProgram::find(&options.program);
     if program.is_none() && (options.json || options.profile.is_some()) {
         return Err(format!("{} has no cases, and so no rows and no profile", options.program));
     }
@@ -234,7 +234,7 @@ fn compare(options: &Options) -> Result<(), String> {
         let out = work.file(&format!("counts-{}", contender.name));
         let counter = counts.then_some((&*options.counter, &*out));
         let program = Some(program);
-        Guest {
+        GuestBoot {
             contender,
             program,
             files,
@@ -247,7 +247,7 @@ fn compare(options: &Options) -> Result<(), String> {
         }
         .boot()
     });
-    let mut all: Vec<Vec<Boot>> = contenders.iter().map(|_| Vec::new()).collect();
+    let mut all: Vec<Vec<BootResults>> = contenders.iter().map(|_| Vec::new()).collect();
     for ((index, _), result) in boots.into_iter().zip(results) {
         all[index].push(result.map_err(|e: String| format!("{}: {e}", contenders[index].name))?);
     }
@@ -287,10 +287,10 @@ fn below_documented(options: &Options, rows: &[Row]) -> Result<(), String> {
 }
 
 /// Boots each contender once, and prints the lines of its program: those that begin in capitals.
-fn print_output(contenders: &[&Contender], files: &[(Arch, Files)]) -> Result<(), String> {
+fn print_output(contenders: &[&Contender], files: &[(TargetArch, Files)]) -> Result<(), String> {
     for contender in contenders {
         let (_, files) = files.iter().find(|(arch, _)| *arch == contender.arch()).ok_or("no files")?;
-        let (text, ended) = Guest {
+        let (text, ended) = GuestBoot {
             contender,
             program: None,
             files,
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_that_names_the_error_is_shown_and_the_package_of_what_is_missing() {
+    fn the_line_of_the_error_and_the_missing_package_are_shown() {
         let said = "In file included from a.c:1:\n/usr/include/x.h:27:10: fatal error: bits/libc-header-start.h: \
                     No such file or directory\n   27 | #include\ncompilation terminated.\n";
         assert!(error_line(said).contains("bits/libc-header-start.h"));

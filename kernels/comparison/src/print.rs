@@ -1,9 +1,9 @@
 //! Prints the results: tables, bars, remarks; rows as JSON.
 
-use crate::cases::{BY, Program};
+use crate::cases::{BY, MeasuredProgram};
 use crate::contender::Contender;
-use crate::guest::Boot;
-use crate::rows::{Happened, Pages, Row, find};
+use crate::guest::BootResults;
+use crate::rows::{Happened, PageCounts, Row, find};
 
 /// Returns the rows as JSON.
 ///
@@ -28,7 +28,7 @@ pub fn grouped(value: f64) -> String {
 }
 
 /// Pages, with a letter for the instruction that wrote most of them.
-fn pages(all: &[Pages]) -> String {
+fn pages(all: &[PageCounts]) -> String {
     let sum = all.iter().fold(0.0, |sum, one| sum + one.pages);
     if sum == 0.0 {
         return "0".into();
@@ -44,7 +44,7 @@ fn pages(all: &[Pages]) -> String {
 }
 
 /// Prints a table for each case.
-pub fn tables(program: &Program, rows: &[Row]) {
+pub fn tables(program: &MeasuredProgram, rows: &[Row]) {
     println!("Instructions of one operation, medians.");
     for case in &program.cases {
         println!();
@@ -78,7 +78,7 @@ pub fn tables(program: &Program, rows: &[Row]) {
 }
 
 /// Prints our kernel's messages about a boot.
-pub fn notes(contender: &Contender, boots: &[Boot]) {
+pub fn notes(contender: &Contender, boots: &[BootResults]) {
     if contender.is_linux() {
         return;
     }
@@ -92,7 +92,7 @@ pub fn notes(contender: &Contender, boots: &[Boot]) {
     }
 }
 
-struct Bar {
+struct Goal {
     met: bool,
     text: String,
 }
@@ -111,13 +111,13 @@ fn as_one(row: &Row) -> Option<f64> {
     row.happened.as_ref().map(|happened| happened.pages_as_one)
 }
 
-fn ratio_bar(what: String, theirs: f64, ours: f64, least: f64) -> Bar {
+fn ratio_bar(what: String, theirs: f64, ours: f64, least: f64) -> Goal {
     let ratio = theirs / ours;
     let text = format!("{what}: {} / {} = {ratio:.2}, bar {least}", grouped(theirs), grouped(ours));
-    Bar { met: ratio >= least, text }
+    Goal { met: ratio >= least, text }
 }
 
-fn against_linux(rows: &[Row], arch: &str, bars: &mut Vec<Bar>) {
+fn against_linux(rows: &[Row], arch: &str, bars: &mut Vec<Goal>) {
     let (theirs, ours) = (format!("linux-{arch}"), format!("ptarmigan-{arch}"));
     for case in ["fault-new-table", "fault-cycle", "fork-exit", "fork-exit-16m", "fork-exec"] {
         let linux = linux(rows, case, &theirs, |row| Some(row.value));
@@ -145,7 +145,7 @@ fn against_linux(rows: &[Row], arch: &str, bars: &mut Vec<Bar>) {
 }
 
 /// Large pages of programs: both with `transparent_hugepage=always`.
-fn large(rows: &[Row], bars: &mut Vec<Bar>) {
+fn large(rows: &[Row], bars: &mut Vec<Goal>) {
     let (theirs, ours) = ("linux-x86_64-always", "ptarmigan-x86_64-always");
     for case in ["touch-128m", "fork-exit-64m"] {
         let linux = linux(rows, case, theirs, |row| Some(row.value));
@@ -159,7 +159,7 @@ fn large(rows: &[Row], bars: &mut Vec<Bar>) {
     }
 }
 
-fn placement(rows: &[Row], bars: &mut Vec<Bar>) {
+fn placement(rows: &[Row], bars: &mut Vec<Goal>) {
     for case in ["fault-new-table", "fault-same-table", "fork-exit", "fork-exec"] {
         let cost = |who: &str| {
             Some(
@@ -173,14 +173,14 @@ fn placement(rows: &[Row], bars: &mut Vec<Bar>) {
                 grouped(ours),
                 grouped(linux)
             );
-            bars.push(Bar { met: ours <= linux / 2.0, text });
+            bars.push(Goal { met: ours <= linux / 2.0, text });
         }
     }
     for (case, most) in [("fault-new-table", 16.0), ("fault-same-table", 0.0)] {
         let both = (value(rows, case, "ptarmigan-i386-auto"), value(rows, case, "ptarmigan-i386-nohigh"));
         if let (Some(auto), Some(low)) = both {
             let text = format!("{case}: auto costs {} more than nohigh; bar {most}", grouped(auto - low));
-            bars.push(Bar { met: auto - low <= most, text });
+            bars.push(Goal { met: auto - low <= most, text });
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cases::{BY, Counts, Program};
+use crate::cases::{BY, CaseCounts, MeasuredProgram};
 use crate::contender::Contender;
-use crate::guest::Boot;
+use crate::guest::BootResults;
 
 /// Pages cleared or copied by one kind of instruction, for each operation.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Pages {
+pub struct PageCounts {
     pub by: String,
     pub pages: f64,
 }
@@ -22,8 +22,8 @@ pub struct Happened {
     pub kernel: f64,
     /// The value with each page that is cleared or copied counted as one instruction.
     pub pages_as_one: f64,
-    pub cleared: Vec<Pages>,
-    pub copied: Vec<Pages>,
+    pub cleared: Vec<PageCounts>,
+    pub copied: Vec<PageCounts>,
     /// Single pages that the TLB was told to forget.
     pub page_invalidations: f64,
     pub root_loads: f64,
@@ -32,11 +32,11 @@ pub struct Happened {
 impl Happened {
     /// Divides the plugin's counts by a number of operations, each of which takes `value`
     /// instructions.
-    pub fn of(counts: &Counts, value: f64, operations: f64) -> Happened {
+    pub fn of(counts: &CaseCounts, value: f64, operations: f64) -> Happened {
         let each = |count: u64| count as f64 / operations;
         let pages = |all: &[u64]| {
             let named = BY.iter().zip(all).filter(|(_, count)| **count > 0);
-            named.map(|(by, count)| Pages { by: (*by).into(), pages: each(*count) }).collect()
+            named.map(|(by, count)| PageCounts { by: (*by).into(), pages: each(*count) }).collect()
         };
         let written: u64 = counts.cleared.iter().chain(&counts.copied).sum();
         Happened {
@@ -77,7 +77,7 @@ pub fn median(values: &mut [u64]) -> f64 {
 }
 
 /// Makes the rows of a contender from its boots.
-pub fn of(program: &Program, contender: &Contender, boots: &[Boot]) -> Vec<Row> {
+pub fn of(program: &MeasuredProgram, contender: &Contender, boots: &[BootResults]) -> Vec<Row> {
     let counts = boots.iter().find_map(|boot| boot.counts.as_ref());
     let rows = program.cases.iter().enumerate().map(|(index, case)| {
         // Marks have no effect, and the plugin is not seen by the guest: its boot counts like

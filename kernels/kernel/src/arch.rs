@@ -11,7 +11,7 @@ use crate::Kernel;
 pub use crate::limits::CPUS;
 use crate::memory::code::Fetched;
 use crate::signal::action::{Delivery, Left};
-use crate::signal::info::Info;
+use crate::signal::info::SignalInfo;
 
 pub use crate::abi::Abi;
 
@@ -38,7 +38,7 @@ pub enum Trap {
         /// The signal.
         signal: u8,
         /// The information for the program.
-        info: Info,
+        info: SignalInfo,
     },
 }
 

@@ -8,14 +8,14 @@ use ptarmigan_kernel_base::{fail, say};
 
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::first::{self, Word};
 use crate::fs::cpio::Unpacked;
 use crate::fs::tree::ROOT;
 use crate::fs::{Device, Kind, Tree, What, path, proc};
+use crate::init_args::{self, InitWord};
 use crate::params::{CommandLine, Shootdown};
 use crate::syscall::{Stop, Sys};
 use crate::task::{Doing, INIT};
-use crate::{Kernel, State, params, without};
+use crate::{Kernel, State, negative_controls, params};
 
 impl<A: Arch> Kernel<A> {
     /// Unpacks the initial file system and makes process 1 of `init=`, by default `/init`.
@@ -24,7 +24,7 @@ impl<A: Arch> Kernel<A> {
         let mut state = self.lock();
         state.command_line = command_line.clone();
         state.tree.begin(|| A::kernel().new_page());
-        without::read(command_line.text());
+        negative_controls::read(command_line.text());
         let text = command_line.text();
         state.large_pages = taken(params::large_pages(text), params::LargePolicy::Never);
         state.empty_tables = taken(params::empty_tables(text), EmptyTables::Kept);
@@ -110,17 +110,17 @@ impl<A: Arch> Sys<'_, A> {
         if !is_script {
             arguments.add_text(false, name)?;
         }
-        for word in first::words(line).filter(|word| !word.is_variable()) {
+        for word in init_args::words(line).filter(|word| !word.is_variable()) {
             arguments.add(false, |room| word.write(room).ok_or(Errno::E2BIG))?;
         }
         // A variable that the line names takes the place of the kernel's.
         for (key, value) in [("HOME", "/"), ("PATH", "/bin:/sbin"), ("TERM", "linux")] {
-            if !first::words(line).any(|word| word.is_variable() && word.key == key) {
-                let word = Word::variable(key, value);
+            if !init_args::words(line).any(|word| word.is_variable() && word.key == key) {
+                let word = InitWord::variable(key, value);
                 arguments.add(true, |room| word.write(room).ok_or(Errno::E2BIG))?;
             }
         }
-        for word in first::words(line).filter(Word::is_variable) {
+        for word in init_args::words(line).filter(InitWord::is_variable) {
             arguments.add(true, |room| word.write(room).ok_or(Errno::E2BIG))?;
         }
         self.exec(inode)

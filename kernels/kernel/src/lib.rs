@@ -36,27 +36,27 @@ pub mod boot;
 pub mod counts;
 pub mod errno;
 pub mod exec;
-pub mod first;
+pub mod fault_loop;
 pub mod fs;
 pub mod grown;
+pub mod init_args;
 pub mod limits;
 pub mod lock;
 pub mod memory;
+pub mod negative_controls;
 pub mod params;
 mod pointers;
 pub mod report;
 pub mod signal;
 pub mod slots;
-pub mod stuck;
 pub mod syscall;
 pub mod task;
 pub mod timer;
-pub mod without;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use ptarmigan::setup::Place;
-use ptarmigan_kernel_base::late::Late;
+use ptarmigan_kernel_base::once_cell::OnceCell;
 
 use arch::{Arch, CPUS};
 use counts::{Count, Counts};
@@ -65,16 +65,16 @@ use limits::{SPACES, TASKS};
 use lock::KernelLock;
 use memory::TaskSpace;
 use memory::machine::Machine;
+use negative_controls::{NegativeControl, leaves_out};
 use pointers::Pointers;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::space::{Done, EmptyTables, Unmapping};
-use task::{Body, SpacePlace, Tasks, must};
-use without::{Part, leaves_out};
+use task::{Body, SpacePlace, TaskQueues, must};
 
 /// The data that the kernel lock guards.
 pub struct State {
     /// Tasks and the run queue.
-    pub tasks: Tasks,
+    pub tasks: TaskQueues,
     /// The tree of files.
     pub tree: fs::Tree,
     /// Open files.
@@ -86,7 +86,7 @@ pub struct State {
     /// Timers that send signals.
     pub timers: task::timers::Timers,
     /// Sets of files to wait for.
-    pub interests: fs::interest::Interests,
+    pub interests: fs::epoll::Interests,
     /// Looks at files whose changes are not counted.
     pub looks: u64,
     /// Locks of files.
@@ -118,8 +118,8 @@ pub struct Cpu {
     /// It waits for an interrupt.
     pub idle: AtomicBool,
     /// Its faults that came back.
-    pub stuck: stuck::Stuck,
-    /// The [`Part`] for which it forgets translations, in runs that leave parts out.
+    pub stuck: fault_loop::FaultLoop,
+    /// The [`NegativeControl`] for which it forgets translations, in runs that leave parts out.
     does: AtomicU32,
 }
 
@@ -129,8 +129,8 @@ impl Cpu {
             counts: Counts::new(),
             node: AtomicU8::new(0),
             idle: AtomicBool::new(false),
-            stuck: stuck::Stuck::new(),
-            does: AtomicU32::new(Part::Flush as u32),
+            stuck: fault_loop::FaultLoop::new(),
+            does: AtomicU32::new(NegativeControl::Flush as u32),
         }
     }
 }
@@ -139,7 +139,7 @@ impl Cpu {
 pub struct Kernel<A: Arch> {
     place: Place<A::Format, A::Window>,
     /// The library's machine.
-    pub machine: Late<Machine<A>>,
+    pub machine: OnceCell<Machine<A>>,
     pub(crate) object_table: memory::objects::ObjectTable,
     /// CPUs.
     pub cpus: [Cpu; CPUS],
@@ -158,7 +158,7 @@ impl<A: Arch> Kernel<A> {
     pub const fn new() -> Self {
         Kernel {
             place: Place::new(),
-            machine: Late::new(),
+            machine: OnceCell::new(),
             object_table: memory::objects::ObjectTable::new(),
             cpus: [const { Cpu::new() }; CPUS],
             running: AtomicUsize::new(1),
@@ -166,13 +166,13 @@ impl<A: Arch> Kernel<A> {
             stopped: AtomicUsize::new(0),
             lock: KernelLock::new(State {
                 // SAFETY: 1. It is the kernel's, of which an image has one (`Arch`, point 2).
-                tasks: unsafe { Tasks::new() },
+                tasks: unsafe { TaskQueues::new() },
                 tree: fs::Tree::new(),
                 open: fs::OpenFiles::new(),
                 pipes: fs::Pipes::new(),
                 events: fs::events::Events::new(),
                 timers: task::timers::Timers::new(),
-                interests: fs::interest::Interests::new(),
+                interests: fs::epoll::Interests::new(),
                 looks: 0,
                 locks: fs::locks::Locks::new(),
                 keyed: fs::keyed::KeyedMemory::new(),
@@ -231,20 +231,20 @@ impl<A: Arch> Kernel<A> {
             return self.machine.get().tlb().serve(&pin);
         }
         let does = &self.cpus[A::cpu()].does;
-        does.store(Part::Answer as u32, Ordering::Relaxed);
+        does.store(NegativeControl::Answer as u32, Ordering::Relaxed);
         self.machine.get().tlb().serve(&pin);
-        does.store(Part::Flush as u32, Ordering::Relaxed);
+        does.store(NegativeControl::Flush as u32, Ordering::Relaxed);
     }
 
     /// Makes up for the flushes that other CPUs have left to this one, which runs in a space.
     pub(crate) fn catch_up(&'static self, space: &mut TaskSpace<A>, pin: &Pinned<'_>) {
         let does = &self.cpus[A::cpu()].does;
         if cfg!(feature = "negative") {
-            does.store(Part::CatchUp as u32, Ordering::Relaxed);
+            does.store(NegativeControl::CatchUp as u32, Ordering::Relaxed);
         }
         must(space.switch(|space| space.catch_up(self.on(pin))));
         if cfg!(feature = "negative") {
-            does.store(Part::Flush as u32, Ordering::Relaxed);
+            does.store(NegativeControl::Flush as u32, Ordering::Relaxed);
         }
     }
 
@@ -254,6 +254,8 @@ impl<A: Arch> Kernel<A> {
     pub fn forgets(&self) -> bool {
         let does = |part| self.cpus[A::cpu()].does.load(Ordering::Relaxed) == part as u32;
         let is_left_out = |part| leaves_out(part) && does(part);
-        !(is_left_out(Part::Answer) || is_left_out(Part::CatchUp) || leaves_out(Part::Flush))
+        !(is_left_out(NegativeControl::Answer)
+            || is_left_out(NegativeControl::CatchUp)
+            || leaves_out(NegativeControl::Flush))
     }
 }

@@ -24,7 +24,7 @@ impl<T> KernelLock<T> {
 }
 
 /// The right to use the data that the kernel lock guards.
-pub struct Guard<'a> {
+pub struct KernelGuard<'a> {
     lock: &'a KernelLock<State>,
 }
 
@@ -33,16 +33,16 @@ impl<A: Arch> Kernel<A> {
     ///
     /// The caller does not hold it already: it would wait for itself.
     #[inline]
-    pub fn lock(&'static self) -> Guard<'static> {
+    pub fn lock(&'static self) -> KernelGuard<'static> {
         while self.lock.held.swap(true, Ordering::Acquire) {
             self.serve();
             ptarmigan::sync::spin();
         }
-        Guard { lock: &self.lock }
+        KernelGuard { lock: &self.lock }
     }
 }
 
-impl Deref for Guard<'_> {
+impl Deref for KernelGuard<'_> {
     type Target = State;
     #[inline]
     fn deref(&self) -> &State {
@@ -51,7 +51,7 @@ impl Deref for Guard<'_> {
     }
 }
 
-impl DerefMut for Guard<'_> {
+impl DerefMut for KernelGuard<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut State {
         // SAFETY: 1. The guard is the only one, and borrowed exclusively.
@@ -59,7 +59,7 @@ impl DerefMut for Guard<'_> {
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for KernelGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.lock.held.store(false, Ordering::Release);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_parameter_is_named_with_its_place_and_changes_nothing() {
+    fn a_wrong_parameter_is_named_and_changes_nothing() {
         let mut wrong = Vec::new();
         let text = "init=/x userpte=nohigh  userpte=maybe quicklist=on,magazine=99 tlb.model userptes=1";
         let params = library(text, |e| wrong.push((e.at, e.what.to_owned())));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_interrupted_unless_the_line_or_the_machine_says_otherwise() {
+    fn cpus_are_interrupted_by_default() {
         assert_eq!(shootdown("init=/x", false), Ok(Shootdown::Interrupt));
         assert_eq!(shootdown("init=/x", true), Ok(Shootdown::Broadcast));
         assert_eq!(shootdown("shootdown=interrupt shootdown=lazy", false), Ok(Shootdown::Lazy));

@@ -14,7 +14,7 @@ use crate::arch::{self, ABI, CONTEXT_BYTES, FIRST, FRAME_BYTES, Format, LINK, NU
 
 /// The registers of a program that does not run.
 #[derive(Clone)]
-pub struct Context {
+pub struct SavedRegisters {
     /// Those that the assembly saves.
     pub registers: Registers,
     /// All others.
@@ -40,8 +40,8 @@ const REGISTERS: usize = UCONTEXT + 176;
 const BYTES: usize = REGISTERS + CONTEXT_BYTES;
 const _: () = assert!(BYTES <= SIGNAL_FRAME && BYTES <= FRAME_BYTES);
 
-impl port::Context for Context {
-    const NEW: Self = Context { registers: Registers::ZERO, rest: Rest::NEW, fault: 0 };
+impl port::Context for SavedRegisters {
+    const NEW: Self = SavedRegisters { registers: Registers::ZERO, rest: Rest::NEW, fault: 0 };
 
     fn start(&mut self, entry: u64, stack: u64) {
         self.registers.pc = entry;

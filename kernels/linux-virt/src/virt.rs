@@ -9,15 +9,15 @@ use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Trap};
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::memory::code::Fetched;
+use ptarmigan_kernel::negative_controls::{NegativeControl, leaves_out};
 use ptarmigan_kernel::report::PASS;
-use ptarmigan_kernel::signal::Info;
-use ptarmigan_kernel::without::{Part, leaves_out};
+use ptarmigan_kernel::signal::SignalInfo;
 use ptarmigan_kernel_base::direct::direct;
 use ptarmigan_kernel_base::{smp, tasks};
 
 use crate::KERNEL;
 use crate::arch::{self, clock, irq};
-use crate::context::{Context, HANDLER_RETURN};
+use crate::context::{HANDLER_RETURN, SavedRegisters};
 
 /// The board with CPUs of the target.
 pub struct Virt;
@@ -47,7 +47,11 @@ pub fn interrupts() -> Trap {
 /// Returns the reason why a program came back. `signal` tells the signal for an exception, of an
 /// instruction at this address, that is neither a call nor a fault of a page.
 #[inline]
-pub fn trap(context: &mut Context, trap: tasks::Trap, signal: impl FnOnce(u64) -> (u8, Info)) -> Trap {
+pub fn trap(
+    context: &mut SavedRegisters,
+    trap: tasks::Trap,
+    signal: impl FnOnce(u64) -> (u8, SignalInfo),
+) -> Trap {
     let registers = &mut context.registers;
     match trap {
         tasks::Trap::Call => Trap::Call,
@@ -69,7 +73,7 @@ pub struct Interrupts;
 
 impl Ipi for Interrupts {
     fn send(&self, _: &Pinned<'_>, cpus: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {
-        if !leaves_out(Part::Ipi) {
+        if !leaves_out(NegativeControl::Ipi) {
             for cpu in cpus.iter() {
                 KERNEL.count(Count::Ipis);
                 arch::interrupt(cpu.0.into());
@@ -90,7 +94,7 @@ unsafe impl Arch for Virt {
     type Format = arch::Format;
     type Window = DirectMap;
     type Hardware = arch::Hardware;
-    type Context = Context;
+    type Context = SavedRegisters;
     const ABI: Abi = arch::ABI;
     const STACK_END: u64 = arch::STACK_END;
     const MACHINE: &'static str = arch::MACHINE;
@@ -112,17 +116,17 @@ unsafe impl Arch for Virt {
     }
 
     #[inline]
-    fn enter(context: &mut Context) -> Trap {
+    fn enter(context: &mut SavedRegisters) -> Trap {
         arch::enter(context)
     }
 
     #[inline]
-    fn load(context: &Context) {
+    fn load(context: &SavedRegisters) {
         context.rest.load();
     }
 
     #[inline]
-    fn save(context: &mut Context) {
+    fn save(context: &mut SavedRegisters) {
         context.rest.save();
     }
 

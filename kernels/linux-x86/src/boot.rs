@@ -6,7 +6,7 @@ use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::params::CommandLine;
 use ptarmigan_kernel_base::{Failed, fail, say};
-use ptarmigan_kernel_x86::acpi::{self, Nodes, Numbers};
+use ptarmigan_kernel_x86::acpi::{self, NodeNumbers, Nodes};
 use ptarmigan_kernel_x86::memory_map::{self, MOST_ENTRIES, MemoryMap, PAGE, Span, TooMany};
 use ptarmigan_kernel_x86::segments::OfCpu;
 
@@ -26,7 +26,7 @@ pub const RUNS: usize = KEPT + 2 * acpi::MOST + 1;
 const COMMAND_LINE: u64 = 1 << 16;
 
 /// The loader's information.
-pub struct Info {
+pub struct LoaderInfo {
     /// Memory that is free, ascending.
     pub runs: [MemoryRun; RUNS],
     /// How many runs there are.
@@ -38,7 +38,7 @@ pub struct Info {
     /// Which memory and which CPUs are on which node of the firmware's.
     pub nodes: Nodes,
     /// The library's numbers of nodes.
-    pub numbers: Numbers,
+    pub numbers: NodeNumbers,
 }
 
 /// Reads the loader's information. Ends the machine if the kernel cannot begin with it.
@@ -47,7 +47,7 @@ pub struct Info {
 ///
 /// 1. `information` is the loader's value at entry, and the memory it describes has not been
 ///    written to, nor will be where the result refers to it.
-pub unsafe fn read(information: u64) -> Result<Info, Failed> {
+pub unsafe fn read(information: u64) -> Result<LoaderInfo, Failed> {
     let reached = format_args!("below the {} MiB that the kernel reaches at boot", DIRECT_MAP_END >> 20);
     // SAFETY: 1. The loader's and the firmware's structures (point 1), or bytes behind a text:
     // memory that is not free, or reserved below, or not written to before this returns.
@@ -116,11 +116,11 @@ pub unsafe fn read(information: u64) -> Result<Info, Failed> {
     }
     // The library wants numbers without gaps; a node may have no memory, or only memory that is not
     // used.
-    let numbers = Numbers::new(runs[..run_count].iter().map(|run| run.node.0));
+    let numbers = NodeNumbers::new(runs[..run_count].iter().map(|run| run.node.0));
     for run in &mut runs[..run_count] {
         run.node = NodeId(numbers.of(run.node.0));
     }
-    Ok(Info { runs, run_count, archive, command_line, nodes, numbers })
+    Ok(LoaderInfo { runs, run_count, archive, command_line, nodes, numbers })
 }
 
 fn image_end_address() -> u64 {

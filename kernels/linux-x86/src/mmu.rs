@@ -4,7 +4,7 @@ use core::ptr;
 
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::counts::Count;
-use ptarmigan_kernel::without::{Part, leaves_out};
+use ptarmigan_kernel::negative_controls::{NegativeControl, leaves_out};
 use ptarmigan_kernel_x86::{hardware, table};
 
 use crate::arch::Format;
@@ -38,12 +38,12 @@ pub fn direct_map() -> DirectMap {
 }
 
 /// The image's functions for the hardware.
-pub struct Cpus;
+pub struct ImageCpus;
 
 /// TLBs, and interrupts between CPUs.
-pub type Hardware = hardware::Hardware<Format, Cpus>;
+pub type Hardware = hardware::Hardware<Format, ImageCpus>;
 
-impl hardware::Cpus for Cpus {
+impl hardware::Cpus for ImageCpus {
     #[inline]
     fn forgets() -> bool {
         KERNEL.forgets()
@@ -51,7 +51,7 @@ impl hardware::Cpus for Cpus {
 
     #[inline]
     fn interrupts() -> bool {
-        !leaves_out(Part::Ipi)
+        !leaves_out(NegativeControl::Ipi)
     }
 
     fn interrupt(cpu: usize) {

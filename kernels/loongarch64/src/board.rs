@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use ptarmigan_kernel_base::board::{Board, forever};
+use ptarmigan_kernel_base::board::{BoardOutput, forever};
 
 /// Where devices are reached, not cached.
 const DEVICES: usize = 0x8000_0000_0000_0000;
@@ -14,7 +14,7 @@ const SLEEP: usize = DEVICES + 0x100e_001c;
 const OFF: u8 = 5 << 2 | 1 << 5;
 
 /// The board.
-pub static BOARD: Board = Board { put, exit };
+pub static BOARD: BoardOutput = BoardOutput { put, exit };
 
 fn register(at: usize) -> *mut u8 {
     ptr::with_exposed_provenance_mut(at)

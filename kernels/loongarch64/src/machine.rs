@@ -10,16 +10,16 @@ use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
-use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::machine::{self, NoLayer};
+use ptarmigan_kernel_base::once_cell::OnceCell;
 use ptarmigan_kernel_base::program::Program;
 use ptarmigan_kernel_base::{Failed, fail};
 
-use crate::mmu::{ASIDS, Cpu};
-use crate::without::{Part, leaves_out};
+use crate::mmu::{ASIDS, OneCpuMmu};
+use crate::negative_controls::{NegativeControl, leaves_out};
 
 /// All parts together.
-pub type Machine = machine::Machine<LoongArch64, Cpu, Program>;
+pub type Machine = machine::Machine<LoongArch64, OneCpuMmu, Program>;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 1 << 14;
@@ -32,8 +32,8 @@ const _: () = assert!(NUMBERS <= ASIDS);
 /// Forgetting a page is one instruction. Above 64 pages the whole space is cheaper.
 const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
 
-static KERNEL: Kernel<LoongArch64, DirectMap, Cpu, Program> = Kernel::new();
-static MACHINE: Late<Machine> = Late::new();
+static KERNEL: Kernel<LoongArch64, DirectMap, OneCpuMmu, Program> = Kernel::new();
+static MACHINE: OnceCell<Machine> = OnceCell::new();
 
 /// The machine.
 pub fn machine() -> &'static Machine {
@@ -66,9 +66,9 @@ pub fn program() -> Program {
 /// 2. It is called once.
 pub unsafe fn set_up(start: u64, end: u64) -> Result<(), Failed> {
     let memory = [MemoryRun::new(start..end)];
-    let setup = Setup::direct_map(&memory, direct(0), DIRECT_MAP_LIMIT, Cpu::new())?
+    let setup = Setup::direct_map(&memory, direct(0), DIRECT_MAP_LIMIT, OneCpuMmu::new())?
         .objects(program())
-        .asids(if leaves_out(Part::Asids) { 0 } else { NUMBERS })
+        .asids(if leaves_out(NegativeControl::Asids) { 0 } else { NUMBERS })
         .costs(COSTS);
     // SAFETY: 1. and 2. Point 1 of the caller's. 3. Roots of spaces have no kernel's half.
     unsafe { KERNEL.set_up(setup)? };

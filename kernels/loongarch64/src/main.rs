@@ -11,9 +11,9 @@
 mod board;
 mod machine;
 mod mmu;
+mod negative_controls;
 mod port;
 mod trap;
-mod without;
 
 use core::arch::global_asm;
 
@@ -55,7 +55,7 @@ extern "C" fn kernel_main() -> ! {
     use_board(&board::BOARD);
     // SAFETY: 1. The loader has put them into memory below the image, which is never written to.
     let arguments = unsafe { parts::arguments(direct(ARGUMENTS)) };
-    fail_if(!without::read(arguments), format_args!("unknown boot argument: {arguments}"));
+    fail_if(!negative_controls::read(arguments), format_args!("unknown boot argument: {arguments}"));
     lay_trap();
     mmu::set_refill();
     let start = physical(&raw const image_end).next_multiple_of(PAGE);

@@ -9,7 +9,7 @@ use ptarmigan::format::{Formats, LoongArch64};
 use ptarmigan::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan_kernel_base::direct::physical;
 
-use crate::without::{Part, leaves_out};
+use crate::negative_controls::{NegativeControl, leaves_out};
 
 /// Numbers of spaces at the most: as many as `ASID` has bits for, less the kernel's 0.
 pub const ASIDS: u16 = (1 << 10) - 1;
@@ -55,7 +55,7 @@ pub fn set_refill() {
         static refill_tested: u8;
         static refill_untested: u8;
     }
-    let tested = !leaves_out(Part::Test);
+    let tested = !leaves_out(NegativeControl::Test);
     let handler = if tested { &raw const refill_tested } else { &raw const refill_untested };
     // SAFETY: 1. The kernel runs in windows, without the TLB.
     unsafe { write::<TLBRENTRY>(physical(handler)) };
@@ -63,19 +63,19 @@ pub fn set_refill() {
 
 /// The one CPU's MMU, and its way to others, of which there are none. In runs that do so on
 /// purpose, instructions are left out.
-pub struct Cpu {
+pub struct OneCpuMmu {
     /// A root without entries.
     empty: AtomicU64,
 }
 
-impl Cpu {
+impl OneCpuMmu {
     /// Makes it.
     pub const fn new() -> Self {
-        Cpu { empty: AtomicU64::new(0) }
+        OneCpuMmu { empty: AtomicU64::new(0) }
     }
 }
 
-impl Ipi for Cpu {
+impl Ipi for OneCpuMmu {
     fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
 }
 
@@ -88,13 +88,13 @@ impl Ipi for Cpu {
 // the user misses a page, by no lock and as no reader: as an MMU that does it by itself. It puts
 // entries that are not valid, or not dirty, into the TLB, and faults leave them there. Nothing but
 // whole translations is kept. 6. The `KernelRoot` alone is kept. 7. Nothing unwinds here.
-unsafe impl Mmu for Cpu {
+unsafe impl Mmu for OneCpuMmu {
     const FORMATS: Formats = Formats::of::<LoongArch64>();
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
 
     fn invalidate(&self, _: &Pinned<'_>, what: &Invalidation) {
-        if !leaves_out(Part::Flush) {
+        if !leaves_out(NegativeControl::Flush) {
             forget(what.asid, what.scope.pages());
         }
     }
@@ -113,7 +113,7 @@ unsafe impl Mmu for Cpu {
         }
         if root.forget_all {
             invtlb::<0>(0, 0);
-        } else if (!root.keep || root.asid == 0) && !leaves_out(Part::Load) {
+        } else if (!root.keep || root.asid == 0) && !leaves_out(NegativeControl::Load) {
             invtlb::<4>(root.asid, 0);
         }
     }
@@ -141,7 +141,7 @@ unsafe impl Mmu for Cpu {
     }
 
     fn entry_became_valid(&self, _: &Pinned<'_>, entry: &NewEntry) {
-        if leaves_out(Part::Valid) {
+        if leaves_out(NegativeControl::Valid) {
             return;
         }
         let pages = (0..entry.pages).map(|page| entry.va.wrapping_add(page << entry.shift));

@@ -13,10 +13,10 @@ use crate::machine::{Machine, on, pin};
 use crate::trap::{self, Registers};
 
 /// The CPU.
-pub struct Cpu;
+pub struct LoongArchPort;
 
 /// The tasks.
-pub static TASKS: tasks::Tasks<Cpu> = tasks::Tasks::new();
+pub static TASKS: tasks::Tasks<LoongArchPort> = tasks::Tasks::new();
 
 /// The address of the last fault, and how many came there in a row.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -24,7 +24,7 @@ static IN_A_ROW: AtomicU64 = AtomicU64::new(0);
 /// More faults in a row at one address than programs make.
 const TOO_MANY: u64 = 64;
 
-impl Port for Cpu {
+impl Port for LoongArchPort {
     type Format = LoongArch64;
     type Machine = Machine;
     type Registers = Registers;

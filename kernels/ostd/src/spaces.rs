@@ -83,16 +83,16 @@ fn check(frames: &[UFrame], seed: u64) {
 
 /// Instructions to make a space, to map its pages, and to end it.
 #[derive(Clone, Copy, Default)]
-struct Counts([u64; 3]);
+struct SpaceCosts([u64; 3]);
 
-impl Counts {
+impl SpaceCosts {
     fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 }
 
 /// Makes a space, maps its pages and drops it, after it has unmapped them if that is asked for.
-fn space(frames: &[UFrame], counts: &mut Counts, unmaps: bool) {
+fn space(frames: &[UFrame], counts: &mut SpaceCosts, unmaps: bool) {
     let begin = read_tsc();
     let space = VmSpace::new();
     let made = read_tsc();
@@ -108,16 +108,16 @@ fn space(frames: &[UFrame], counts: &mut Counts, unmaps: bool) {
 
 /// Counts rounds of spaces and prints the one in the middle.
 fn count(source: Source, frames: &[UFrame], unmaps: bool) {
-    let mut rounds: Vec<Counts> = (0..ROUNDS)
+    let mut rounds: Vec<SpaceCosts> = (0..ROUNDS)
         .map(|_| {
-            let mut counts = Counts::default();
+            let mut counts = SpaceCosts::default();
             // The timer's interrupts would be counted too. A grace period needs them on.
             let _guard = (!unmaps).then(disable_local);
             (0..SPACES).for_each(|_| space(frames, &mut counts, unmaps));
-            Counts(counts.0.map(|sum| sum / SPACES))
+            SpaceCosts(counts.0.map(|sum| sum / SPACES))
         })
         .collect();
-    rounds.sort_unstable_by_key(Counts::total);
+    rounds.sort_unstable_by_key(SpaceCosts::total);
     let [least, middle, most] = [0, ROUNDS / 2, ROUNDS - 1].map(|round| rounds[round]);
     let [make, map, end] = middle.0;
     early_println!(
@@ -194,7 +194,7 @@ pub fn run() {
 
 fn run_with(source: Source, frames: &[UFrame], idle: &Arc<VmSpace>) {
     let before = FRAMES.counts();
-    space(frames, &mut Counts::default(), false);
+    space(frames, &mut SpaceCosts::default(), false);
     let after = FRAMES.counts();
     assert_eq!((after.0 - before.0, after.1 - before.1), (TABLES, TABLES), "tables of a space");
     (0..CHECKED).for_each(|seed| check(frames, seed));

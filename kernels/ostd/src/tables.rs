@@ -15,10 +15,10 @@ use spin::Once;
 
 use crate::memory::{CPUS, Memory, with_pin};
 
-type Lists = Quicklists<'static, DirectMap, NoConstruct>;
+type TableLists = Quicklists<'static, DirectMap, NoConstruct>;
 
 static FRAMES: Once<Frames> = Once::new();
-static LISTS: Once<Lists> = Once::new();
+static LISTS: Once<TableLists> = Once::new();
 
 /// Where the CPU is.
 struct Here(MachineId);
@@ -31,7 +31,7 @@ impl WithPin for Here {
 }
 
 /// Lists of table pages.
-pub struct Tables(Pages<'static, &'static Lists, Here>);
+pub struct Tables(Pages<'static, &'static TableLists, Here>);
 
 impl Tables {
     /// Makes one of the memory `own`.
@@ -42,7 +42,7 @@ impl Tables {
     pub unsafe fn new(own: Range<Paddr>) -> Self {
         let config = ListsConfig::new(CPUS);
         // SAFETY: 1. passed on.
-        let mut memory = unsafe { Memory::new(&FRAMES, own, |size| Lists::bytes(size, &config)) };
+        let mut memory = unsafe { Memory::new(&FRAMES, own, |size| TableLists::bytes(size, &config)) };
         // SAFETY: 1. the window reaches the source's memory. 2. it leaves roots alone. 3. the
         // layout is the format's own. 4. entries have room for 40 bits of a frame's number.
         let source =

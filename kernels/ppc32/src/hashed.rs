@@ -27,15 +27,15 @@ use ptarmigan::page::Level;
 use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Refill, Tag};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
 
-use ptarmigan_kernel_base::late::Late;
+use ptarmigan_kernel_base::once_cell::OnceCell;
 
 use crate::mmu::{self, KERNEL_SEGMENT, SEGMENTS};
-use crate::without::{Part, leaves_out};
+use crate::negative_controls::{NegativeControl, leaves_out};
 
 /// Bytes of the hash table, the smallest one: pages drive others out.
 pub const HASH_TABLE: u64 = 64 << 10;
 
-static HASHED: Late<HashTable<Hashed32>> = Late::new();
+static HASHED: OnceCell<HashTable<Hashed32>> = OnceCell::new();
 
 /// The hash table.
 pub fn table() -> &'static HashTable<Hashed32> {
@@ -78,8 +78,8 @@ fn flush(context: u16, scope: &Scope, first: u32, end: u32) {
     let context = u32::from(context);
     let table = HASHED.get();
     let (remove, tlbie) = match context {
-        0 => (Part::KernelRemove, Part::KernelTlbie),
-        _ => (Part::Remove, Part::Tlbie),
+        0 => (NegativeControl::KernelRemove, NegativeControl::KernelTlbie),
+        _ => (NegativeControl::Remove, NegativeControl::Tlbie),
     };
     if leaves_out(remove) {
         return mmu::forget_all();

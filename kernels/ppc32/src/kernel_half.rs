@@ -23,23 +23,24 @@ const PAGES: usize = 8;
 const ROUNDS: u32 = 32;
 
 #[repr(C, align(4096))]
-struct Page([AtomicU32; 1024]);
+struct KernelHalfTable([AtomicU32; 1024]);
 
 /// The frames of the pages, in turn.
-static SHOWN: [Page; PAGES] = [const { Page([const { AtomicU32::new(0) }; 1024]) }; PAGES];
+static SHOWN: [KernelHalfTable; PAGES] =
+    [const { KernelHalfTable([const { AtomicU32::new(0) }; 1024]) }; PAGES];
 
-type Range = KernelRange<'static, Ppc32, DirectMap>;
+type KernelHalfRange = KernelRange<'static, Ppc32, DirectMap>;
 
 fn must<R, E: core::fmt::Display>(what: &str, result: Result<R, E>) -> R {
     result.unwrap_or_else(|e| fail(format_args!("{what} of the kernel's half: {e}")))
 }
 
-fn claim() -> Range {
+fn claim() -> KernelHalfRange {
     let pin = pin();
     must("a claim", machine().kernel_map().claim(on(&pin), VirtAddr(KERNEL_PAGE.into()), LEN))
 }
 
-fn release(range: Range) {
+fn release(range: KernelHalfRange) {
     let pin = pin();
     must("the release", range.release(on(&pin), |_, _| {}).map_err(|(e, _)| e));
 }
@@ -49,7 +50,7 @@ fn at(page: usize) -> u32 {
 }
 
 /// Maps all frames from `first` on, and those before it behind them.
-fn map(range: &mut Range, first: usize) {
+fn map(range: &mut KernelHalfRange, first: usize) {
     let pin = pin();
     let on = on(&pin);
     let halves = [(0, first, PAGES - first), (PAGES - first, 0, first)];

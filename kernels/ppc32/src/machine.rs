@@ -11,8 +11,8 @@ use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan::window::DirectMap;
-use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::machine::{self, NoLayer};
+use ptarmigan_kernel_base::once_cell::OnceCell;
 use ptarmigan_kernel_base::program::{Pages, Program};
 use ptarmigan_kernel_base::{Failed, fail, fail_if, say};
 
@@ -51,7 +51,7 @@ pub fn refill_kernel(at: u32, access: Access, protected: bool) -> bool {
 }
 
 static KERNEL: Kernel<Ppc32, DirectMap, Hashed, Program> = Kernel::new();
-static MACHINE: Late<Machine> = Late::new();
+static MACHINE: OnceCell<Machine> = OnceCell::new();
 
 /// A root without entries: the kernel's half is mapped by block translation, or claimed later.
 #[repr(C, align(4096))]

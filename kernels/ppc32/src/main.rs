@@ -15,11 +15,11 @@ mod hashed;
 mod kernel_half;
 mod machine;
 mod mmu;
+mod negative_controls;
 mod port;
 mod rt;
 mod serial;
 mod trap;
-mod without;
 
 use core::arch::global_asm;
 
@@ -48,8 +48,8 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main() -> ! {
     board::use_board(&serial::BOARD);
-    let arguments = without::arguments();
-    fail_if(!without::read_all(arguments), format_args!("unknown boot argument: {arguments}"));
+    let arguments = negative_controls::arguments();
+    fail_if(!negative_controls::read_all(arguments), format_args!("unknown boot argument: {arguments}"));
     let start = mmu::physical(&raw const image_end).next_multiple_of(PAGE);
     say!("PowerPC, memory from {start:#x} to {MEMORY:#x}");
     // SAFETY: 1. The board has that memory; it is behind the image, and there is no firmware. 2. It

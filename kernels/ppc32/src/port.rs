@@ -8,17 +8,17 @@ use ptarmigan_kernel_base::fail;
 use ptarmigan_kernel_base::tasks::{self, Port, Trap};
 
 use crate::machine::{Machine, on, pin};
+use crate::negative_controls::{NegativeControl, leaves_out};
 use crate::trap::{self, Registers};
-use crate::without::{Part, leaves_out};
 use crate::{hashed, kernel_half};
 
 /// The CPU.
-pub struct Cpu;
+pub struct Ppc32Port;
 
 /// The tasks.
-pub static TASKS: tasks::Tasks<Cpu> = tasks::Tasks::new();
+pub static TASKS: tasks::Tasks<Ppc32Port> = tasks::Tasks::new();
 
-impl Port for Cpu {
+impl Port for Ppc32Port {
     type Format = Ppc32;
     type Machine = Machine;
     type Registers = Registers;
@@ -40,7 +40,7 @@ impl Port for Cpu {
         access: Access,
         protected: bool,
     ) -> bool {
-        if leaves_out(Part::Bit) {
+        if leaves_out(NegativeControl::Bit) {
             // As a handler does it that only reads the software's entry.
             return match space.query(on, va) {
                 Ok(Some((frame, attr))) => hashed::insert_unmarked(va, protected, frame, attr, access),

@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use ptarmigan_kernel_base::board::{Board, forever};
+use ptarmigan_kernel_base::board::{BoardOutput, forever};
 
 use crate::mmu::DEVICES;
 
@@ -14,7 +14,7 @@ const KEYBOARD: u32 = DEVICES + 0x64;
 const RESET: u8 = 0xfe;
 
 /// The board.
-pub static BOARD: Board = Board { put, exit };
+pub static BOARD: BoardOutput = BoardOutput { put, exit };
 
 fn register(at: u32) -> *mut u8 {
     ptr::with_exposed_provenance_mut(at as usize)

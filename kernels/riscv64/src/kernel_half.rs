@@ -10,7 +10,7 @@ use ptarmigan::page::Level;
 use ptarmigan::tlb::Runs;
 use ptarmigan_kernel_base::fail;
 use ptarmigan_kernel_base::riscv::irq;
-use ptarmigan_kernel_base::smp::kernel_half::{ATTR, PAGE, Page, check as check_with, frame};
+use ptarmigan_kernel_base::smp::kernel_half::{ATTR, KernelHalfPage, PAGE, check as check_with, frame};
 use ptarmigan_kernel_mailbox as mailbox;
 
 use crate::machine::{self, pin};
@@ -21,10 +21,10 @@ pub use ptarmigan_kernel_base::smp::kernel_half::look;
 /// The entry of all roots that leads to the page.
 const ROOT_ENTRY: usize = mmu::ENTRIES - 1;
 
-static UPPER: Page = Page::new();
-static LOWER: Page = Page::new();
+static UPPER: KernelHalfPage = KernelHalfPage::new();
+static LOWER: KernelHalfPage = KernelHalfPage::new();
 
-fn link(level: Level, to: &'static Page) -> u64 {
+fn link(level: Level, to: &'static KernelHalfPage) -> u64 {
     Sv39::link(level, PhysAddr(mmu::physical(ptr::from_ref(to))))
 }
 

@@ -10,14 +10,14 @@ use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, TlbRefusal};
 use ptarmigan::window::DirectMap;
-use ptarmigan_kernel_base::late::Late;
+use ptarmigan_kernel_base::once_cell::OnceCell;
 use ptarmigan_kernel_base::program::{Pages, Program};
 use ptarmigan_kernel_base::riscv::{harts, irq};
 use ptarmigan_kernel_base::{Failed, fail, machine, smp};
 use ptarmigan_kernel_mailbox::Announced;
 
 use crate::mmu::{self, Announcing, DIRECT_MAP, DIRECT_MAP_LIMIT, Format};
-use crate::without::{Part, leaves_out};
+use crate::negative_controls::{NegativeControl, leaves_out};
 
 /// All parts together.
 pub type Machine = machine::Machine<Format, Harts, Program, Announced<'static, Format, irq::Masked>>;
@@ -55,7 +55,7 @@ pub struct Interrupts;
 
 impl Ipi for Interrupts {
     fn send(&self, _pin: &Pinned<'_>, cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {
-        if leaves_out(Part::Ipi) {
+        if leaves_out(NegativeControl::Ipi) {
             return;
         }
         cpus.iter().for_each(|cpu| harts::interrupt(cpu.0 as usize));
@@ -67,7 +67,7 @@ impl Ipi for Interrupts {
 }
 
 static KERNEL: Kernel<Format, DirectMap, Harts, Program> = Kernel::new();
-static MACHINE: Late<Machine> = Late::new();
+static MACHINE: OnceCell<Machine> = OnceCell::new();
 
 /// The machine.
 pub fn machine() -> &'static Machine {
@@ -94,7 +94,7 @@ pub fn cpus() -> usize {
 /// 2. It is called once, while one hart runs.
 pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
     // ASID 0 is the kernel's.
-    let asids = if leaves_out(Part::Asids) { 0 } else { ASIDS.min(mmu::highest_asid()) };
+    let asids = if leaves_out(NegativeControl::Asids) { 0 } else { ASIDS.min(mmu::highest_asid()) };
     let memory = [MemoryRun::new(start..end)];
     let setup = Setup::direct_map(&memory, mmu::direct(0), DIRECT_MAP_LIMIT, harts())?
         .objects(program())

@@ -10,19 +10,19 @@
 mod kernel_half;
 mod machine;
 mod mmu;
+mod negative_controls;
 mod port;
 mod trap;
-mod without;
 
 use core::arch::global_asm;
 
+use negative_controls::{NegativeControl, leaves_out};
 use port::TASKS;
 use ptarmigan_kernel_base::riscv::{harts, irq, sbi, virt};
 use ptarmigan_kernel_base::smp::groups::{self, Mistake};
 use ptarmigan_kernel_base::smp::{self, measure, stack};
 use ptarmigan_kernel_base::{board, fail, fail_if, fdt, pass, say};
 use ptarmigan_kernel_mailbox as mailbox;
-use without::{Part, leaves_out};
 
 ptarmigan_kernel_base::panic_handler!();
 
@@ -39,7 +39,10 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     let Some(board) = (unsafe { fdt::read(mmu::direct(device_tree)) }) else {
         fail(format_args!("the firmware passed no device tree"));
     };
-    fail_if(!without::read(board.arguments), format_args!("unknown boot argument: {}", board.arguments));
+    fail_if(
+        !negative_controls::read(board.arguments),
+        format_args!("unknown boot argument: {}", board.arguments),
+    );
     let announces = board.arguments.split_ascii_whitespace().any(|word| word == mailbox::WORD);
     let end = (board.memory + board.bytes).min(mmu::DIRECT_MAP_LIMIT);
     let start = mmu::physical(&raw const image_end).next_multiple_of(PAGE);
@@ -62,8 +65,8 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     // tables as those of Sv39.
     if cfg!(debug_assertions) && board.napots == board.cpus && !announces {
         groups::check::<mmu::Format, _>(machine::on(&machine::pin()), |mistake| match mistake {
-            Mistake::Size => leaves_out(Part::Size),
-            Mistake::Unfold => leaves_out(Part::Unfold),
+            Mistake::Size => leaves_out(NegativeControl::Size),
+            Mistake::Unfold => leaves_out(NegativeControl::Unfold),
         });
     }
     machine::drain(true);

@@ -12,7 +12,7 @@ use ptarmigan_kernel_base::tasks::CPUS;
 use ptarmigan_kernel_base::{fail, fail_if};
 use ptarmigan_kernel_mailbox as mailbox;
 
-use crate::without::{Part, leaves_out};
+use crate::negative_controls::{NegativeControl, leaves_out};
 
 /// The format of all tables. An image that checks groups has Svnapot's entries in its spaces too:
 /// they are Sv39's, but for groups.
@@ -103,11 +103,13 @@ fn leaves_fence_out(pin: &Pinned<'_>, of_space: bool) -> bool {
     // The root has just been loaded under the number of the one before.
     let loads = of_space && !is_fenced();
     let part = if current_root() == KERNEL_ROOT.load(Ordering::Relaxed) {
-        Part::UnloadFence
+        NegativeControl::UnloadFence
     } else {
-        Part::LoadFence
+        NegativeControl::LoadFence
     };
-    leaves_out(Part::Flush) || leaves_out(Part::Remote) && is_answering(pin) || loads && leaves_out(part)
+    leaves_out(NegativeControl::Flush)
+        || leaves_out(NegativeControl::Remote) && is_answering(pin)
+        || loads && leaves_out(part)
 }
 
 // SAFETY: Each function has the hart execute the instruction, or the firmware have all harts

@@ -10,12 +10,12 @@ use crate::mmu;
 use crate::trap::{self, Registers};
 
 /// The harts.
-pub struct Harts;
+pub struct RiscvPort;
 
 /// The tasks.
-pub static TASKS: tasks::Tasks<Harts> = tasks::Tasks::new();
+pub static TASKS: tasks::Tasks<RiscvPort> = tasks::Tasks::new();
 
-impl Port for Harts {
+impl Port for RiscvPort {
     type Format = crate::mmu::Format;
     type Machine = Machine;
     type Registers = Registers;

@@ -41,14 +41,14 @@ impl Nodes {
 
 /// Numbers without gaps, in the same order, for those nodes of the firmware that have memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Numbers([bool; 256]);
+pub struct NodeNumbers([bool; 256]);
 
-impl Numbers {
+impl NodeNumbers {
     /// Makes numbers for the nodes that are named.
     pub fn new(nodes: impl Iterator<Item = u8>) -> Self {
         let mut all = [false; 256];
         nodes.for_each(|node| all[usize::from(node)] = true);
-        Numbers(all)
+        NodeNumbers(all)
     }
 
     /// Returns the number of a node of the firmware; 0 for one without memory.
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn nodes_without_memory_leave_no_gap() {
-        let numbers = Numbers::new([7, 1, 255, 7].into_iter());
+        let numbers = NodeNumbers::new([7, 1, 255, 7].into_iter());
         assert_eq!([1, 7, 255].map(|node| numbers.of(node)), [0, 1, 2]);
         assert_eq!([0, 2, 254].map(|node| numbers.of(node)), [0, 0, 0]);
     }

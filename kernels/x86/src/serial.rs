@@ -1,6 +1,6 @@
 //! The first serial port, polled in both directions.
 
-use ptarmigan_kernel_base::Board;
+use ptarmigan_kernel_base::BoardOutput;
 
 use crate::port;
 
@@ -12,7 +12,7 @@ const RECEIVED: u8 = 1;
 const READY: u8 = 0x20;
 
 /// The console and the exit of a PC. QEMU's exit status is 33 or 35.
-pub static PC: Board = Board { put, exit: |passed| port::exit(if passed { 0x10 } else { 0x11 }) };
+pub static PC: BoardOutput = BoardOutput { put, exit: |passed| port::exit(if passed { 0x10 } else { 0x11 }) };
 
 /// Turns the port's queues on, so that bytes typed between two looks are not lost.
 pub fn init() {

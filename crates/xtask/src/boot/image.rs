@@ -3,7 +3,7 @@ use super::checks::{self, Check, Ending, Group, passed};
 use super::{linux, panics, stack};
 use clap::Args;
 use kernel_boot::board::{Board, Boards};
-use kernel_boot::guest::{Boot, Ended, Limits};
+use kernel_boot::guest::{Boot, BootLimits, Ended};
 use kernel_boot::image::Image;
 use std::path::{Path, PathBuf};
 
@@ -122,7 +122,7 @@ pub fn boot(board: &Board, profile: &str, cpus: u8, words: &str) -> Result<(Path
 
 fn boot_image(board: &Board, image: &Path, cpus: u8, words: &str) -> Result<Ended, String> {
     let boot = Boot { cpus: cpus.to_string(), words: words.to_owned(), ..Boot::new(board, image) };
-    let mut ended = boot.run(&Limits::from_environment(60, 20_000)?, false)?;
+    let mut ended = boot.run(&BootLimits::from_environment(60, 20_000)?, false)?;
     if board.has_firmware {
         ended.log = without_firmware(&ended.log);
     }

@@ -3,7 +3,7 @@ use super::checks::{self, Archive, Check, Group, passed};
 use clap::Args;
 use kernel_boot::board::{Board, Boards, Linux};
 use kernel_boot::debian::Debian;
-use kernel_boot::guest::{Boot, Ended, Limits};
+use kernel_boot::guest::{Boot, BootLimits, Ended};
 use kernel_boot::image::Image;
 use kernel_boot::{Scratch, archive, here, output};
 use std::fs;
@@ -273,9 +273,9 @@ impl<'a> Machine<'a> {
         Ok(Ended { status: self.board.fail, stopped: None, log })
     }
 
-    fn limits(&self, seconds: Option<u64>) -> Result<Limits, String> {
-        let limits = Limits::from_environment(SECONDS, OUTPUT)?;
-        Ok(Limits { seconds: seconds.unwrap_or(limits.seconds), ..limits })
+    fn limits(&self, seconds: Option<u64>) -> Result<BootLimits, String> {
+        let limits = BootLimits::from_environment(SECONDS, OUTPUT)?;
+        Ok(BootLimits { seconds: seconds.unwrap_or(limits.seconds), ..limits })
     }
 
     /// Returns the directory of a package of Debian's; `None` if it may be left out and cannot be

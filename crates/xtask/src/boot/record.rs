@@ -2,7 +2,7 @@
 use super::objdump::{hex, objdump};
 use clap::Args;
 use kernel_boot::board::Boards;
-use kernel_boot::guest::{Boot, Limits};
+use kernel_boot::guest::{Boot, BootLimits};
 use kernel_boot::image::{Image, build_for_host, target_directory};
 use kernel_boot::{Scratch, here};
 use std::fs;
@@ -119,7 +119,7 @@ impl Recording<'_> {
             more,
             ..Boot::new(board, &image)
         };
-        let ended = boot.run(&Limits::from_environment(300, 20_000)?, false)?;
+        let ended = boot.run(&BootLimits::from_environment(300, 20_000)?, false)?;
         let reason = ended.stopped.map_or_else(String::new, |reason| format!(": {reason}"));
         let log = fs::read(self.out).unwrap_or_default();
         if log.is_empty() {

@@ -4,7 +4,7 @@
 use core::arch::asm;
 use core::ptr;
 
-use crate::board::{Board, forever};
+use crate::board::{BoardOutput, forever};
 use crate::direct::direct;
 
 /// Registers of the PL011, and its transmitter's being full.
@@ -26,7 +26,7 @@ const APPLICATION_EXIT: u64 = 0x2_0026;
 pub const DEVICE_TREE: u64 = 0x4000_0000;
 
 /// The board of an image that has the direct map.
-pub static VIRT: Board = Board { put, exit };
+pub static VIRT: BoardOutput = BoardOutput { put, exit };
 
 fn put(byte: u8) {
     // SAFETY: registers of the machine's PL011, which the direct map reaches; they touch no memory.

@@ -3,7 +3,7 @@
 
 use core::ptr;
 
-use crate::board::{Board, forever};
+use crate::board::{BoardOutput, forever};
 use crate::direct::direct;
 
 const DATA: u64 = 0x1000_0000;
@@ -22,7 +22,7 @@ const PASS: u32 = 0x5555;
 const FAIL: u32 = 1 << 16 | 0x3333;
 
 /// The board of an image that has the direct map.
-pub static VIRT: Board = Board { put, exit };
+pub static VIRT: BoardOutput = BoardOutput { put, exit };
 
 fn put(byte: u8) {
     // SAFETY: registers of the machine's 16550, which the direct map reaches; they touch no memory.

@@ -58,13 +58,13 @@ fn range(pages: &Range<u64>) -> VirtRange {
 }
 
 /// A tree with pages in groups, and the frames that they show.
-struct Groups<'m, F: Format, M: Machine> {
+struct GroupedTree<'m, F: Format, M: Machine> {
     on: On<'m, M>,
     tree: Tree<F>,
     first: Pfn,
 }
 
-impl<F: Format, M: Machine> Groups<'_, F, M> {
+impl<F: Format, M: Machine> GroupedTree<'_, F, M> {
     fn edit<R, E: Display>(
         &mut self,
         what: &str,
@@ -178,7 +178,7 @@ pub fn check<F: Format, M: Machine>(on: On<'_, M>, makes: impl Fn(Mistake) -> bo
     };
     let first = must("frames", on.frames().take(request)).dirty().into_raw();
     let tree = must("a tree", Tree::<F>::new(on, AllocFlags::NORMAL));
-    let mut groups = Groups { on, tree, first };
+    let mut groups = GroupedTree { on, tree, first };
     let all = |_| true;
 
     groups.map(0..PAGES, 0);

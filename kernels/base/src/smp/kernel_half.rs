@@ -21,17 +21,17 @@ const ROUNDS: u64 = 32;
 
 /// A table, or a page of data.
 #[repr(C, align(4096))]
-pub struct Page(pub [AtomicU64; 512]);
+pub struct KernelHalfPage(pub [AtomicU64; 512]);
 
-impl Page {
+impl KernelHalfPage {
     /// Makes one of zeroes.
     pub const fn new() -> Self {
-        Page([const { AtomicU64::new(0) }; 512])
+        KernelHalfPage([const { AtomicU64::new(0) }; 512])
     }
 }
 
 /// The frames that the page shows in turn. The first word is the round.
-static SHOWN: [Page; 2] = [const { Page::new() }; 2];
+static SHOWN: [KernelHalfPage; 2] = [const { KernelHalfPage::new() }; 2];
 
 /// The last round whose flush has returned.
 static FLUSHED: AtomicU64 = AtomicU64::new(0);

@@ -29,7 +29,7 @@ struct Slot {
 }
 
 /// The data that the lock guards.
-struct Slots {
+struct SpaceSlots {
     all: [Slot; SPACES],
     /// The space that each CPU has loaded: its slot and its name. The name tells whether the slot
     /// still has that space.
@@ -38,7 +38,7 @@ struct Slots {
 
 /// The spaces that tasks run in.
 pub struct Spaces<P: Port> {
-    slots: Lock<Slots>,
+    slots: Lock<SpaceSlots>,
     /// The space of each slot, while it has users: written by the one that fills the slot, before
     /// it has users, and by the one that empties it, after its last user; shared references in
     /// between.
@@ -71,11 +71,11 @@ fn end<P: Port>(space: SharedSpace<P::Format>) {
 impl<P: Port> Spaces<P> {
     /// Makes an empty table.
     pub const fn new() -> Self {
-        let slots = Slots { all: [Slot { users: 0, id: 0 }; SPACES], current: [None; CPUS] };
+        let slots = SpaceSlots { all: [Slot { users: 0, id: 0 }; SPACES], current: [None; CPUS] };
         Spaces { slots: Lock::new(slots), places: [const { Raw::new(MaybeUninit::uninit()) }; SPACES] }
     }
 
-    fn lock(&self) -> Guard<'_, Slots, P::Masked> {
+    fn lock(&self) -> Guard<'_, SpaceSlots, P::Masked> {
         self.slots.lock(P::mask())
     }
 
@@ -121,7 +121,12 @@ impl<P: Port> Spaces<P> {
     }
 
     /// Runs `f` on a space that a CPU has loaded, unless it has ended meanwhile.
-    fn with(&self, slots: &Slots, loaded: Option<(usize, u64)>, f: impl FnOnce(&SharedSpace<P::Format>)) {
+    fn with(
+        &self,
+        slots: &SpaceSlots,
+        loaded: Option<(usize, u64)>,
+        f: impl FnOnce(&SharedSpace<P::Format>),
+    ) {
         if let Some((slot, id)) = loaded
             && let entry = slots.all[slot % SPACES]
             && entry.users > 0

@@ -12,7 +12,7 @@ use crate::user as abi;
 const TASKS: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TaskStatus {
     Free,
     Ready,
     Running,
@@ -25,21 +25,21 @@ enum State {
 }
 
 #[derive(Clone, Copy)]
-struct Task {
-    state: State,
+struct TaskRecord {
+    state: TaskStatus,
     parent: Option<usize>,
     posts: u32,
 }
 
 /// The part of a task that its CPU alone uses.
-struct Body<P: Port> {
+struct TaskBody<P: Port> {
     registers: P::Registers,
     space: Option<SpaceHandle<P>>,
 }
 
 /// The data that the lock guards.
-struct Table {
-    all: [Task; TASKS],
+struct TaskTable {
+    all: [TaskRecord; TASKS],
     /// Ready tasks, a ring.
     queue: [usize; TASKS],
     first: usize,
@@ -51,10 +51,10 @@ struct Table {
 pub struct Tasks<P: Port> {
     /// The spaces that they run in.
     pub spaces: Spaces<P>,
-    table: Lock<Table>,
+    table: Lock<TaskTable>,
     /// A body is used by the one that makes the task, before it is ready; by the CPU that runs it;
     /// and by the holder of the lock while it waits.
-    bodies: [Raw<Body<P>>; TASKS],
+    bodies: [Raw<TaskBody<P>>; TASKS],
     /// CPUs that sleep until there is something to run.
     idle: [AtomicBool; CPUS],
     /// CPUs that have gone to sleep for good.
@@ -62,13 +62,13 @@ pub struct Tasks<P: Port> {
     stopping: AtomicBool,
 }
 
-impl Table {
-    fn task(&mut self, number: usize) -> &mut Task {
+impl TaskTable {
+    fn task(&mut self, number: usize) -> &mut TaskRecord {
         &mut self.all[number % TASKS]
     }
 
     fn enqueue(&mut self, number: usize) {
-        self.task(number).state = State::Ready;
+        self.task(number).state = TaskStatus::Ready;
         let at = (self.first + self.queued) % TASKS;
         self.queue[at] = number;
         self.queued += 1;
@@ -78,14 +78,14 @@ impl Table {
         self.queued = self.queued.checked_sub(1)?;
         let number = self.queue[self.first % TASKS];
         self.first = (self.first + 1) % TASKS;
-        self.task(number).state = State::Running;
+        self.task(number).state = TaskStatus::Running;
         Some(number)
     }
 }
 
 /// The next step of a task after a trap. [`Tasks::run`] takes it when all borrows of the task have
 /// ended, because others may use the task afterwards.
-enum After {
+enum NextStep {
     /// It goes on.
     Resume,
     /// Others first.
@@ -111,19 +111,19 @@ fn named(name: u64) -> usize {
 impl<P: Port> Tasks<P> {
     /// Makes an image's tasks: none.
     pub const fn new() -> Self {
-        const FREE: Task = Task { state: State::Free, parent: None, posts: 0 };
-        let table = Table { all: [FREE; TASKS], queue: [0; TASKS], first: 0, queued: 0, alive: 0 };
+        const FREE: TaskRecord = TaskRecord { state: TaskStatus::Free, parent: None, posts: 0 };
+        let table = TaskTable { all: [FREE; TASKS], queue: [0; TASKS], first: 0, queued: 0, alive: 0 };
         Tasks {
             spaces: Spaces::new(),
             table: Lock::new(table),
-            bodies: [const { Raw::new(Body { registers: P::Registers::ZERO, space: None }) }; TASKS],
+            bodies: [const { Raw::new(TaskBody { registers: P::Registers::ZERO, space: None }) }; TASKS],
             idle: [const { AtomicBool::new(false) }; CPUS],
             stopped: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
         }
     }
 
-    fn lock(&self) -> Guard<'_, Table, P::Masked> {
+    fn lock(&self) -> Guard<'_, TaskTable, P::Masked> {
         self.table.lock(P::mask())
     }
 
@@ -133,7 +133,7 @@ impl<P: Port> Tasks<P> {
     ///
     /// 1. The caller is one that [`bodies`](Self::bodies) names, and has no other reference to it.
     #[expect(clippy::mut_from_ref, reason = "the caller answers for its being the only one")]
-    unsafe fn body(&self, number: usize) -> &mut Body<P> {
+    unsafe fn body(&self, number: usize) -> &mut TaskBody<P> {
         // SAFETY: point 1 is passed on.
         unsafe { &mut *self.bodies[number % TASKS].get() }
     }
@@ -159,14 +159,14 @@ impl<P: Port> Tasks<P> {
         parent: Option<usize>,
     ) -> Result<usize, CallRefused> {
         let mut table = self.lock();
-        let Some(number) = table.all.iter().position(|task| task.state == State::Free) else {
+        let Some(number) = table.all.iter().position(|task| task.state == TaskStatus::Free) else {
             drop(table);
             space.close();
             return Err(CallRefused);
         };
         // SAFETY: 1. The slot is free, and the lock is held.
-        unsafe { *self.body(number) = Body { registers, space: Some(space) } };
-        *table.task(number) = Task { state: State::Ready, parent, posts: 0 };
+        unsafe { *self.body(number) = TaskBody { registers, space: Some(space) } };
+        *table.task(number) = TaskRecord { state: TaskStatus::Ready, parent, posts: 0 };
         table.alive += 1;
         table.enqueue(number);
         drop(table);
@@ -214,11 +214,11 @@ impl<P: Port> Tasks<P> {
             self.handle(number, task, trap)
         };
         match after {
-            After::Resume => return true,
-            After::GiveWay => self.lock().enqueue(number),
-            After::Wait(child) => return self.wait(number, child),
-            After::Pause => return self.pause(number),
-            After::End(code) => self.end(number, code),
+            NextStep::Resume => return true,
+            NextStep::GiveWay => self.lock().enqueue(number),
+            NextStep::Wait(child) => return self.wait(number, child),
+            NextStep::Pause => return self.pause(number),
+            NextStep::End(code) => self.end(number, code),
         }
         false
     }
@@ -257,7 +257,7 @@ impl<P: Port> Tasks<P> {
         self.stopped.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn handle(&self, number: usize, task: &mut Body<P>, trap: Trap) -> After {
+    fn handle(&self, number: usize, task: &mut TaskBody<P>, trap: Trap) -> NextStep {
         match trap {
             Trap::Call => P::enabled(|| self.call(number, task)),
             Trap::Page { at, access, protected } => {
@@ -265,23 +265,23 @@ impl<P: Port> Tasks<P> {
                     Some(space) => P::enabled(|| space.fault(at, access, protected)),
                     None => Err(CallRefused),
                 };
-                if served.is_ok() { After::Resume } else { After::End(abi::KILLED) }
+                if served.is_ok() { NextStep::Resume } else { NextStep::End(abi::KILLED) }
             }
             Trap::Interrupt => {
                 P::answer();
-                After::Resume
+                NextStep::Resume
             }
-            Trap::Timer => After::GiveWay,
-            Trap::Other => After::End(abi::KILLED),
+            Trap::Timer => NextStep::GiveWay,
+            Trap::Other => NextStep::End(abi::KILLED),
         }
     }
 
     /// Carries out a call of the user's.
-    fn call(&self, number: usize, task: &mut Body<P>) -> After {
+    fn call(&self, number: usize, task: &mut TaskBody<P>) -> NextStep {
         let [a0, a1, a2] = task.registers.arguments();
-        let Some(space) = &task.space else { return After::End(abi::KILLED) };
+        let Some(space) = &task.space else { return NextStep::End(abi::KILLED) };
         let result = match task.registers.call() {
-            abi::EXIT => return After::End(a0),
+            abi::EXIT => return NextStep::End(a0),
             abi::FORK => {
                 // The child's copy of the registers says 0.
                 task.registers.set_result(0);
@@ -291,19 +291,19 @@ impl<P: Port> Tasks<P> {
                 let registers = P::Registers::at(a0, a1, [a2, 0, 0]);
                 self.start(space.share(), registers, Some(number)).map(name)
             }
-            abi::WAIT => return After::Wait(a0),
+            abi::WAIT => return NextStep::Wait(a0),
             abi::MMAP => space.mmap(a0, a1, a2).map(|()| 0),
             abi::MUNMAP => space.munmap(a0, a1).map(|()| 0),
             abi::MPROTECT => space.mprotect(a0, a1, a2).map(|()| 0),
             abi::POST => self.post(a0).map(|()| 0),
-            abi::PAUSE => return After::Pause,
-            abi::GIVE_WAY => return After::GiveWay,
+            abi::PAUSE => return NextStep::Pause,
+            abi::GIVE_WAY => return NextStep::GiveWay,
             abi::CPU => Ok(P::cpu() as u64),
             abi::FAILED => fail(format_args!("{}: {a1:#x}, not {a2:#x}", abi::failure(a0))),
             _ => Err(CallRefused),
         };
         task.registers.set_result(result.unwrap_or(abi::ERROR));
-        After::Resume
+        NextStep::Resume
     }
 
     /// Sets the result of the call that a task is in.
@@ -323,13 +323,13 @@ impl<P: Port> Tasks<P> {
         let mut table = self.lock();
         let found = table.all.get(child).filter(|found| found.parent == Some(number));
         let result = match found.map(|found| found.state) {
-            None | Some(State::Free) => abi::ERROR,
-            Some(State::Ended(code)) => {
-                table.task(child).state = State::Free;
+            None | Some(TaskStatus::Free) => abi::ERROR,
+            Some(TaskStatus::Ended(code)) => {
+                table.task(child).state = TaskStatus::Free;
                 code
             }
             Some(_) => {
-                table.task(number).state = State::Waiting(child);
+                table.task(number).state = TaskStatus::Waiting(child);
                 return false;
             }
         };
@@ -348,7 +348,7 @@ impl<P: Port> Tasks<P> {
             own.posts -= 1;
             return true;
         }
-        own.state = State::Paused;
+        own.state = TaskStatus::Paused;
         false
     }
 
@@ -358,8 +358,8 @@ impl<P: Port> Tasks<P> {
         let mut table = self.lock();
         let other = table.all.get_mut(to).ok_or(CallRefused)?;
         match other.state {
-            State::Free | State::Ended(_) => return Err(CallRefused),
-            State::Paused => table.enqueue(to),
+            TaskStatus::Free | TaskStatus::Ended(_) => return Err(CallRefused),
+            TaskStatus::Paused => table.enqueue(to),
             _ => other.posts += 1,
         }
         drop(table);
@@ -379,12 +379,12 @@ impl<P: Port> Tasks<P> {
         // Nobody will ask for the codes of its children any more.
         for child in table.all.iter_mut().filter(|child| child.parent == Some(number)) {
             child.parent = None;
-            if matches!(child.state, State::Ended(_)) {
-                child.state = State::Free;
+            if matches!(child.state, TaskStatus::Ended(_)) {
+                child.state = TaskStatus::Free;
             }
         }
         let Some(parent) = table.task(number).parent else {
-            table.task(number).state = State::Free;
+            table.task(number).state = TaskStatus::Free;
             let last = table.alive == 0;
             drop(table);
             fail_if(code != 0, format_args!("a program ended with {code:#x}"));
@@ -394,15 +394,15 @@ impl<P: Port> Tasks<P> {
             }
             return;
         };
-        if table.task(parent).state == State::Waiting(number) {
-            table.task(number).state = State::Free;
+        if table.task(parent).state == TaskStatus::Waiting(number) {
+            table.task(number).state = TaskStatus::Free;
             // SAFETY: 1. The parent waits, and the lock is held.
             unsafe { self.set_result(parent, code) };
             table.enqueue(parent);
             drop(table);
             self.wake();
         } else {
-            table.task(number).state = State::Ended(code);
+            table.task(number).state = TaskStatus::Ended(code);
         }
     }
 }

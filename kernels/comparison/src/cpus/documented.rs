@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_near_zero_may_be_a_hundredth_of_an_event_above_the_files() {
+    fn a_value_near_zero_may_exceed_the_files_by_0_01() {
         let ours = |requests| row("idle", OURS_64, 4, &[("requests", requests)]);
         for documented in [0.0, 0.003, 0.2] {
             let document = show::figures(&[ours(documented)]);

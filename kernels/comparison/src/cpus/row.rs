@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cases::Counts;
+use crate::cases::CaseCounts;
 use crate::rows::median;
 use crate::suite::output::SuiteCase;
 
@@ -62,7 +62,7 @@ impl CpuRow {
         (contender, cpus): (&str, u8),
         case: &SuiteCase,
         text: &str,
-        counted: Option<&Counts>,
+        counted: Option<&CaseCounts>,
     ) -> Result<CpuRow, String> {
         let rounds = case.counts.len();
         let operations = case.operations as f64;
@@ -98,7 +98,7 @@ impl CpuRow {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Document {
+struct CpusDocument {
     bench: String,
     rows: Vec<CpuRow>,
 }
@@ -109,7 +109,7 @@ struct Document {
 ///
 /// A number that JSON does not have.
 pub fn to_json(rows: &[CpuRow]) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&Document { bench: super::SUITE.to_owned(), rows: rows.to_vec() })
+    serde_json::to_string_pretty(&CpusDocument { bench: super::SUITE.to_owned(), rows: rows.to_vec() })
 }
 
 /// Reads rows from JSON.
@@ -118,7 +118,7 @@ pub fn to_json(rows: &[CpuRow]) -> serde_json::Result<String> {
 ///
 /// It is not of the form that [`to_json`] writes.
 pub fn from_json(text: &str) -> serde_json::Result<Vec<CpuRow>> {
-    Ok(serde_json::from_str::<Document>(text)?.rows)
+    Ok(serde_json::from_str::<CpusDocument>(text)?.rows)
 }
 
 /// Finds a row.
@@ -162,7 +162,7 @@ pub mod tests {
 
     #[test]
     fn counters_are_for_one_operation_and_have_a_spread() {
-        let counted = Counts { times: 3, forgotten: 24, roots: 6, ..Counts::default() };
+        let counted = CaseCounts { times: 3, forgotten: 24, roots: 6, ..CaseCounts::default() };
         let row = CpuRow::of(("who", 2), &case(), TEXT, Some(&counted)).expect("a row");
         assert_eq!(row.count("requests"), Some(Each { value: 2.0, range: [1.0, 3.0] }));
         assert_eq!((row.flushed_pages, row.root_loads), (Some(2.0), Some(0.5)));

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::row::{CpuRow, from_json, to_json};
 use super::{SUITE, documented, show};
 use crate::boots::each;
-use crate::contender::{Arch, Contender, of_cpus};
-use crate::guest::{Files, Guest};
+use crate::contender::{Contender, TargetArch, of_cpus};
+use crate::guest::{Files, GuestBoot};
 use crate::suite::Measured;
 use crate::suite::documented::check;
 use crate::suite::row::read;
@@ -34,7 +34,7 @@ impl CpuBoot<'_> {
         let CpuBoot { contender, cpus, files, .. } = *self;
         let words = format!("{} cpus={cpus}", self.words);
         let counter = self.counter.as_ref().map(|(plugin, out)| (&**plugin, &**out));
-        let guest = Guest {
+        let guest = GuestBoot {
             contender,
             program: None,
             files,
@@ -56,7 +56,7 @@ impl CpuBoot<'_> {
 fn boot(options: &Options, contenders: &[&'static Contender]) -> Result<(Vec<CpuRow>, usize), String> {
     let work = Scratch::new()?;
     let mut failures: Vec<String> = Vec::new();
-    let mut files: Vec<(Arch, Files)> = Vec::new();
+    let mut files: Vec<(TargetArch, Files)> = Vec::new();
     for (arch, made) in prepare_each(options, &work, contenders) {
         match made {
             Ok(mut made) => {

@@ -9,10 +9,10 @@ use crate::suite::show;
 struct Column {
     title: &'static str,
     contender: &'static str,
-    what: What,
+    what: TableContent,
 }
 
-enum What {
+enum TableContent {
     /// A counter of the kernel.
     Count(&'static str),
     /// A counter, with its spread.
@@ -23,30 +23,30 @@ enum What {
     Pages,
 }
 
-const fn column(title: &'static str, contender: &'static str, what: What) -> Column {
+const fn column(title: &'static str, contender: &'static str, what: TableContent) -> Column {
     Column { title, contender, what }
 }
 
 /// The table of x86-64: interrupts, broadcasts by count, deferred.
 const X86_64: [Column; 10] = [
-    column("Linux: requests", LINUX_64, What::Spread("requests")),
-    column("Linux: interrupts", LINUX_64, What::Spread("interrupts")),
-    column("Linux: pages", LINUX_64, What::Pages),
-    column("interrupt: requests", OURS_64, What::Count("requests")),
-    column("interrupt: pages", OURS_64, What::Pages),
-    column("as broadcast: requests", OURS_64, What::Broadcasts),
-    column("as broadcast: interrupts", OURS_64, What::Count("roots")),
-    column("lazy: requests", OURS_LAZY, What::Count("requests")),
-    column("lazy: deferred", OURS_LAZY, What::Count("deferred")),
-    column("lazy: caught up", OURS_LAZY, What::Count("caught_up")),
+    column("Linux: requests", LINUX_64, TableContent::Spread("requests")),
+    column("Linux: interrupts", LINUX_64, TableContent::Spread("interrupts")),
+    column("Linux: pages", LINUX_64, TableContent::Pages),
+    column("interrupt: requests", OURS_64, TableContent::Count("requests")),
+    column("interrupt: pages", OURS_64, TableContent::Pages),
+    column("as broadcast: requests", OURS_64, TableContent::Broadcasts),
+    column("as broadcast: interrupts", OURS_64, TableContent::Count("roots")),
+    column("lazy: requests", OURS_LAZY, TableContent::Count("requests")),
+    column("lazy: deferred", OURS_LAZY, TableContent::Count("deferred")),
+    column("lazy: caught up", OURS_LAZY, TableContent::Count("caught_up")),
 ];
 
 /// The table of AArch64, whose instructions broadcast.
 const AARCH64: [Column; 4] = [
-    column("broadcast: flushes", OURS_ARM, What::Count("flushes")),
-    column("broadcast: of everything", OURS_ARM, What::Count("full")),
-    column("broadcast: pages", OURS_ARM, What::Count("flushed")),
-    column("broadcast: interrupts", OURS_ARM, What::Count("requests")),
+    column("broadcast: flushes", OURS_ARM, TableContent::Count("flushes")),
+    column("broadcast: of everything", OURS_ARM, TableContent::Count("full")),
+    column("broadcast: pages", OURS_ARM, TableContent::Count("flushed")),
+    column("broadcast: interrupts", OURS_ARM, TableContent::Count("requests")),
 ];
 
 /// Writes a number of events for each operation.
@@ -60,13 +60,13 @@ fn cell(rows: &[CpuRow], case: &str, cpus: u8, column: &Column) -> String {
     let Some(row) = find(rows, case, column.contender, cpus) else { return none() };
     let value = |key| row.count(key).map(|each| each.value);
     match column.what {
-        What::Count(key) => value(key).map_or_else(none, number),
-        What::Spread(key) => row.count(key).map_or_else(none, spread),
-        What::Broadcasts => {
+        TableContent::Count(key) => value(key).map_or_else(none, number),
+        TableContent::Spread(key) => row.count(key).map_or_else(none, spread),
+        TableContent::Broadcasts => {
             let asked = value("broadcasts").zip(value("roots"));
             asked.map_or_else(none, |(all, roots)| number((all - roots).max(0.0)))
         }
-        What::Pages => row.flushed_pages.map_or_else(none, number),
+        TableContent::Pages => row.flushed_pages.map_or_else(none, number),
     }
 }
 

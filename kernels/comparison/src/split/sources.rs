@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_the_library_and_the_kernel_has_a_group_and_every_line_a_file() {
+    fn every_source_has_a_group_and_every_line_a_file() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut files = Vec::new();
         for directory in [

@@ -21,8 +21,8 @@ pub mod row;
 pub mod run;
 pub mod show;
 
-use crate::cases::Counts;
-use crate::guest::Guest;
+use crate::cases::CaseCounts;
+use crate::guest::GuestBoot;
 use crate::last_line;
 use output::{Output, SuiteCase};
 
@@ -37,7 +37,7 @@ pub struct Measured {
     pub text: String,
     pub output: Output,
     /// The plugin's counts by the numbers of cases, if there is a plugin.
-    counts: Option<Vec<(usize, Counts)>>,
+    counts: Option<Vec<(usize, CaseCounts)>>,
 }
 
 impl Measured {
@@ -46,10 +46,11 @@ impl Measured {
     /// # Errors
     ///
     /// QEMU or its plugin does not run, or the output is incomplete.
-    pub fn of(guest: &Guest<'_>) -> Result<Self, String> {
+    pub fn of(guest: &GuestBoot<'_>) -> Result<Self, String> {
         let (text, ended) = guest.run()?;
         let output = output::parse(&text).map_err(|e| format!("{ended}; {e}; {}", last_line(&text)))?;
-        let lines = |text: String| Counts::lines(&text).ok_or("QEMU's plugin has written a malformed line");
+        let lines =
+            |text: String| CaseCounts::lines(&text).ok_or("QEMU's plugin has written a malformed line");
         Ok(Measured { text, output, counts: guest.counted()?.map(lines).transpose()? })
     }
 
@@ -58,7 +59,7 @@ impl Measured {
     /// # Errors
     ///
     /// There is a plugin, and it has not counted the case.
-    pub fn counts_of(&self, case: &SuiteCase) -> Result<Option<&Counts>, String> {
+    pub fn counts_of(&self, case: &SuiteCase) -> Result<Option<&CaseCounts>, String> {
         let Some(counts) = &self.counts else { return Ok(None) };
         let found = counts.iter().find(|(number, _)| *number == case.index).map(|(_, counts)| counts);
         found.ok_or_else(|| format!("QEMU's plugin has not counted {}", case.name)).map(Some)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::output::SuiteCase;
-use crate::cases::Counts;
+use crate::cases::CaseCounts;
 use crate::rows::{Happened, median};
 
 /// Instructions of the kernel in functions of one group, for each operation.
@@ -30,7 +30,7 @@ pub struct Misses {
 
 impl Misses {
     /// Divides the plugin's counts by a number of operations; `None` if no cache was modelled.
-    fn of(counts: &Counts, operations: f64) -> Option<Misses> {
+    fn of(counts: &CaseCounts, operations: f64) -> Option<Misses> {
         let [data, code, second] = counts.misses.map(|count| count as f64 / operations);
         let first = data + code;
         let instructions = (counts.programs + counts.kernel) as f64 / operations;
@@ -70,7 +70,7 @@ impl SuiteRow {
         suite: &str,
         contender: &str,
         case: &SuiteCase,
-        counts: Option<&Counts>,
+        counts: Option<&CaseCounts>,
         groups: &[&str],
     ) -> SuiteRow {
         let each = |count: u64| count as f64 / case.operations as f64;
@@ -101,7 +101,7 @@ impl SuiteRow {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Document {
+struct SuiteDocument {
     bench: String,
     rows: Vec<SuiteRow>,
 }
@@ -112,7 +112,7 @@ struct Document {
 ///
 /// A number that JSON does not have.
 pub fn to_json(rows: &[SuiteRow]) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&Document { bench: "suite".to_owned(), rows: rows.to_vec() })
+    serde_json::to_string_pretty(&SuiteDocument { bench: "suite".to_owned(), rows: rows.to_vec() })
 }
 
 /// Reads rows of a suite from JSON.
@@ -121,7 +121,7 @@ pub fn to_json(rows: &[SuiteRow]) -> serde_json::Result<String> {
 ///
 /// It is not of the form that [`to_json`] writes.
 pub fn from_json(text: &str, suite: &str) -> serde_json::Result<Vec<SuiteRow>> {
-    let document: Document = serde_json::from_str(text)?;
+    let document: SuiteDocument = serde_json::from_str(text)?;
     Ok(document.rows.into_iter().filter(|row| row.suite == suite).collect())
 }
 
@@ -195,7 +195,7 @@ pub mod tests {
             counts: vec![40, 48, 44],
         };
         // Three rounds of two pairs of marks: twelve operations.
-        let counts = Counts {
+        let counts = CaseCounts {
             times: 6,
             programs: 12,
             kernel: 120,
@@ -203,7 +203,7 @@ pub mod tests {
             cleared: [6, 0, 6, 0],
             misses: [30, 6, 12],
             groups: vec![36, 84],
-            ..Counts::default()
+            ..CaseCounts::default()
         };
         let row = SuiteRow::of("ours", "who", &case, Some(&counts), &["one", "two"]);
         assert_eq!((row.value, row.range), (11.0, [10.0, 12.0]));

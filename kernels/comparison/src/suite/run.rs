@@ -8,8 +8,8 @@ use clap::Args;
 use super::row::{SuiteRow, from_json, read, to_json};
 use super::{Measured, SUITES, bars, documented, picture, show};
 use crate::boots;
-use crate::contender::{self, Arch, Contender};
-use crate::guest::Guest;
+use crate::contender::{self, Contender, TargetArch};
+use crate::guest::GuestBoot;
 use crate::split::{self, GROUPS};
 use kernel_boot::Scratch;
 
@@ -107,7 +107,7 @@ fn boot(options: &Options, suite: &str, contenders: &[&'static Contender]) -> Re
         let out = work.file(&format!("counts-{}", contender.name));
         let counter = (!options.no_counts).then_some((&*options.counter, &*out));
         let groups = options.of_suite.split.then_some(&**groups);
-        let guest = Guest {
+        let guest = GuestBoot {
             contender,
             program: None,
             files,
@@ -127,7 +127,7 @@ fn boot(options: &Options, suite: &str, contenders: &[&'static Contender]) -> Re
                 let case = case.ok_or_else(|| format!("no case {name} in the suite {suite}"))?;
                 let out = work.file(&format!("profile-{}", contender.name));
                 let counter = Some((&*options.counter, &*out));
-                let guest = Guest { counter, profiled: Some(case.index), groups: None, ..guest };
+                let guest = GuestBoot { counter, profiled: Some(case.index), groups: None, ..guest };
                 Measured::of(&guest)?;
                 let text = guest.counted()?.unwrap_or_default();
                 Some((contender.name, files.image.clone(), profile::parse(&text)))
@@ -172,7 +172,7 @@ pub fn run(options: &Options, suite: &str) -> Result<(), String> {
     }
     let shown = &options.of_suite;
     // QEMU tells no addresses of `dc zva`.
-    if shown.caches && contenders.iter().any(|contender| contender.arch() == Arch::Aarch64) {
+    if shown.caches && contenders.iter().any(|contender| contender.arch() == TargetArch::Aarch64) {
         return Err("caches are modelled on x86 alone".to_owned());
     }
     if options.profile.is_some() && !shown.from.is_empty() {

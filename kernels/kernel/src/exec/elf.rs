@@ -52,7 +52,7 @@ pub const INTERPRETER: u32 = 3;
 
 /// The pages of a segment, below the end of programs' addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pages {
+pub struct SegmentPages {
     /// Pages of the file; empty if it has no such pages.
     pub file: VirtRange,
     /// Where the first of them is in the file.
@@ -165,11 +165,11 @@ impl Segment {
     /// [`Errno::ENOEXEC`] if it has no bytes, has more in the file than in memory, or wants bytes
     /// at no offset of the ABI, or addresses that it may not use: in page 0, and at or above the
     /// limit.
-    pub fn pages(&self, abi: Abi, shift: u64, limit: u64) -> Result<Pages, Errno> {
+    pub fn pages(&self, abi: Abi, shift: u64, limit: u64) -> Result<SegmentPages, Errno> {
         self.try_pages(abi, shift, limit).ok_or(Errno::ENOEXEC)
     }
 
-    fn try_pages(&self, abi: Abi, shift: u64, limit: u64) -> Option<Pages> {
+    fn try_pages(&self, abi: Abi, shift: u64, limit: u64) -> Option<SegmentPages> {
         let Segment { offset, at, in_file, in_memory, .. } = *self;
         let limit = limit & !(PAGE - 1);
         let start = at.checked_add(shift)?;
@@ -183,7 +183,7 @@ impl Segment {
         let nothing = VirtRange::fixed::<0, 0>();
         if in_file == 0 {
             let zero = VirtRange::new(first, last).ok()?;
-            return Some(Pages { file: nothing, offset: 0, zero, tail: nothing });
+            return Some(SegmentPages { file: nothing, offset: 0, zero, tail: nothing });
         }
         let last_offset = if abi.word() == 8 { i64::MAX as u64 } else { u32::MAX.into() };
         if start % PAGE != offset % PAGE || offset.checked_add(in_file)? > last_offset & !(PAGE - 1) {
@@ -194,7 +194,7 @@ impl Segment {
         // Linux clears the whole page, whatever the memory needs of it: loaders begin their heaps
         // in the rest.
         let tail_end = if end > data_end { file.end } else { data_end };
-        Some(Pages {
+        Some(SegmentPages {
             file,
             offset: offset & !(PAGE - 1),
             zero: VirtRange::new(file.end, last).ok()?,
@@ -215,7 +215,7 @@ mod tests {
     const ABIS: [Abi; 4] = [Abi::X86_64, Abi::I386, Abi::Aarch64, Abi::Riscv64];
 
     /// The result of loading a file: the entry and all pages, or an error.
-    fn load(abi: Abi, file: &[u8]) -> Result<(u64, Vec<Pages>), Errno> {
+    fn load(abi: Abi, file: &[u8]) -> Result<(u64, Vec<SegmentPages>), Errno> {
         let elf = Elf::parse(abi, &file[..file.len().min(HEADER)])?;
         let shift = if elf.movable { 0x5655_5000 } else { 0 };
         let mut all = Vec::new();
@@ -234,8 +234,8 @@ mod tests {
         Ok((elf.entry(shift, LIMIT)?, all))
     }
 
-    fn check(segment: &Segment, pages: &Pages) {
-        let Pages { file, offset, zero, tail } = *pages;
+    fn check(segment: &Segment, pages: &SegmentPages) {
+        let SegmentPages { file, offset, zero, tail } = *pages;
         for range in [file, zero] {
             assert!(range.start <= range.end && range.end <= LIMIT, "{segment:x?} {pages:x?}");
             assert_eq!((range.start % PAGE, range.end % PAGE), (0, 0), "{segment:x?} {pages:x?}");

@@ -7,7 +7,7 @@ use ptarmigan::space::{LargePages, Space};
 use super::elf::{Elf, HEADER, INTERPRETER, LOAD};
 use super::interpreter::Placed;
 use super::segments::limit;
-use super::stack::{self, Facts};
+use super::stack::{self, ProgramFacts};
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
@@ -120,7 +120,7 @@ impl<A: Arch> Sys<'_, A> {
             Some(interpreter) => self.place_interpreter(space, interpreter)?,
             None => Placed { shift: 0, entry },
         };
-        let facts = Facts {
+        let facts = ProgramFacts {
             headers,
             header_size: elf.segment_size,
             header_count: elf.segments,

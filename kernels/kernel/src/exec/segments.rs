@@ -2,7 +2,7 @@
 
 use ptarmigan::space::{AreaError, AreaFlags, Object};
 
-use super::elf::{Elf, HEADER, Pages, Segment};
+use super::elf::{Elf, HEADER, Segment, SegmentPages};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::memory::TaskSpace;
@@ -41,7 +41,7 @@ impl<A: Arch> Sys<'_, A> {
         shift: u64,
         limit: u64,
     ) -> Result<u64, Errno> {
-        let Pages { file, offset, zero, tail } = segment.pages(A::ABI, shift, limit)?;
+        let SegmentPages { file, offset, zero, tail } = segment.pages(A::ABI, shift, limit)?;
         let mut permissions = AreaFlags::default();
         for (bit, flag) in [(4, AreaFlags::READ), (2, AreaFlags::WRITE), (1, AreaFlags::EXEC)] {
             if segment.flags & bit != 0 {

@@ -9,7 +9,7 @@ use crate::errno::Errno;
 use crate::memory::{Machine, TaskSpace};
 
 /// The facts about the program in the auxiliary vector.
-pub struct Facts {
+pub struct ProgramFacts {
     /// Where the headers of its segments are in memory.
     pub headers: u64,
     /// Bytes of each.
@@ -83,7 +83,7 @@ pub fn write<A: Arch>(
     on: On<'_, Machine<A>>,
     space: &mut TaskSpace<A>,
     arguments: &Arguments,
-    facts: &Facts,
+    facts: &ProgramFacts,
 ) -> Result<u64, Errno> {
     let word = A::ABI.word();
     let top = A::STACK_END - TOP as u64;

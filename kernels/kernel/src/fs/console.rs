@@ -1,7 +1,7 @@
 //! The console: makes lines of typed bytes, as a terminal does.
 
 use crate::arch::Arch;
-use crate::signal::{Info, number};
+use crate::signal::{SignalInfo, number};
 use crate::task::Wait;
 use crate::{Kernel, State};
 
@@ -183,7 +183,7 @@ impl<A: Arch> Kernel<A> {
             let group = console.foreground;
             for process in state.tasks.slots() {
                 if state.tasks.process(process).group == group {
-                    self.send(state, process, signal, Info::KERNEL);
+                    self.send(state, process, signal, SignalInfo::KERNEL);
                 }
             }
             return;

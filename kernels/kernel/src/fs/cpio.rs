@@ -64,7 +64,7 @@ pub struct Unpacked {
 
 /// An entry of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry<'a> {
+struct CpioEntry<'a> {
     mode: u32,
     /// When it was changed, in seconds since 1970.
     changed: u64,
@@ -73,7 +73,7 @@ struct Entry<'a> {
     next: usize,
 }
 
-fn entry(archive: &[u8], at: usize) -> Result<Entry<'_>, CpioError> {
+fn entry(archive: &[u8], at: usize) -> Result<CpioEntry<'_>, CpioError> {
     let cut = CpioError::Cut(at);
     let header = archive.get(at..at.checked_add(HEADER).ok_or(cut)?).ok_or(cut)?;
     let bad = CpioError::Header(at);
@@ -96,7 +96,7 @@ fn entry(archive: &[u8], at: usize) -> Result<Entry<'_>, CpioError> {
     let data_at = name_end.checked_next_multiple_of(4).ok_or(cut)?;
     let data_end = data_at.checked_add(data_len).ok_or(cut)?;
     let data = archive.get(data_at..data_end).ok_or(cut)?;
-    Ok(Entry {
+    Ok(CpioEntry {
         mode: mode as u32,
         changed,
         name,
@@ -115,7 +115,7 @@ impl<A: Arch> Kernel<A> {
     pub(crate) fn unpack(&'static self, state: &mut State, archive: &[u8]) -> Result<Unpacked, CpioError> {
         let (mut at, mut unpacked) = (0, Unpacked::default());
         loop {
-            let Entry { mode, changed, name, data, next } = entry(archive, at)?;
+            let CpioEntry { mode, changed, name, data, next } = entry(archive, at)?;
             if name == END {
                 break;
             }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     /// Follows an archive as `unpack` does.
-    fn entries(archive: &[u8]) -> Result<Vec<Entry<'_>>, CpioError> {
+    fn entries(archive: &[u8]) -> Result<Vec<CpioEntry<'_>>, CpioError> {
         let (mut at, mut all) = (0, vec![]);
         loop {
             let entry = entry(archive, at)?;

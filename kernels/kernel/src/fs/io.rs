@@ -6,12 +6,12 @@ use ptarmigan::format::Access;
 use super::blocking::waits;
 use super::console;
 use super::open::What;
-use super::pipe::{PIPE_BUF, Run};
+use super::pipe::{PIPE_BUF, PipeRun};
 use super::tree::{Device, Kind, Proc};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::memory::machine::stored;
-use crate::signal::info::{Info, SI_USER};
+use crate::signal::info::{SI_USER, SignalInfo};
 use crate::signal::number;
 use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
@@ -134,7 +134,7 @@ impl<A: Arch> Sys<'_, A> {
     fn read_pipe(&mut self, number: u16, to: u64, len: usize, flags: u32) -> Result<usize, Stop> {
         let mut done = 0;
         while done < len {
-            let Run { page, at, len: most } = self.state.pipes.get(number).readable();
+            let PipeRun { page, at, len: most } = self.state.pipes.get(number).readable();
             let n = most.min(len - done);
             let Some(frame) = self.kernel.pipe_page(self.state, number, page).filter(|_| n > 0) else {
                 break;
@@ -219,7 +219,7 @@ impl<A: Arch> Sys<'_, A> {
         if end <= self.process().limits.file.soft {
             return Ok(());
         }
-        self.kernel.send_to_task(self.state, self.me, number::SIGXFSZ, Info::KERNEL);
+        self.kernel.send_to_task(self.state, self.me, number::SIGXFSZ, SignalInfo::KERNEL);
         Err(Errno::EFBIG)
     }
 
@@ -270,7 +270,7 @@ impl<A: Arch> Sys<'_, A> {
 
     fn write_pipe(&mut self, number: u16, from: u64, len: usize, flags: u32) -> Result<usize, Stop> {
         if self.state.pipes.get(number).readers == 0 {
-            let info = Info::sent(SI_USER, self.process().pid);
+            let info = SignalInfo::sent(SI_USER, self.process().pid);
             self.kernel.send_to_task(self.state, self.me, number::SIGPIPE, info);
             return Err(Errno::EPIPE.into());
         }
@@ -279,7 +279,7 @@ impl<A: Arch> Sys<'_, A> {
         let whole = short && self.state.pipes.get(number).room() < len;
         let mut done = 0;
         while done < len && !whole {
-            let Run { at, len: most, .. } = self.state.pipes.get(number).writable();
+            let PipeRun { at, len: most, .. } = self.state.pipes.get(number).writable();
             let n = most.min(len - done);
             if n == 0 {
                 break;

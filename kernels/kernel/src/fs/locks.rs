@@ -32,7 +32,7 @@ impl Owner {
 
 /// A lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lock {
+pub struct FileLock {
     /// The name of the file.
     pub file: u32,
     /// The owner.
@@ -45,20 +45,20 @@ pub struct Lock {
     pub exclusive: bool,
 }
 
-impl Lock {
-    fn has_owner_of(&self, other: &Lock) -> bool {
+impl FileLock {
+    fn has_owner_of(&self, other: &FileLock) -> bool {
         self.file == other.file && self.owner == other.owner
     }
 
-    fn overlaps(&self, other: &Lock) -> bool {
+    fn overlaps(&self, other: &FileLock) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 
-    fn touches(&self, other: &Lock) -> bool {
+    fn touches(&self, other: &FileLock) -> bool {
         self.first <= other.last.saturating_add(1) && other.first <= self.last.saturating_add(1)
     }
 
-    fn conflicts_with(&self, other: &Lock) -> bool {
+    fn conflicts_with(&self, other: &FileLock) -> bool {
         self.file == other.file
             && self.owner != other.owner
             && self.owner.is_whole() == other.owner.is_whole()
@@ -69,7 +69,7 @@ impl Lock {
 
 /// All locks.
 pub struct Locks {
-    all: [Option<Lock>; LOCKS],
+    all: [Option<FileLock>; LOCKS],
     count: usize,
 }
 
@@ -80,7 +80,7 @@ impl Locks {
     }
 
     /// Returns the first lock, by its first byte, that conflicts with one.
-    pub fn conflict(&self, wanted: &Lock) -> Option<Lock> {
+    pub fn conflict(&self, wanted: &FileLock) -> Option<FileLock> {
         let conflicts = self.all.iter().flatten().filter(|lock| lock.conflicts_with(wanted));
         conflicts.min_by_key(|lock| lock.first).copied()
     }
@@ -90,7 +90,7 @@ impl Locks {
     /// # Errors
     ///
     /// [`Errno::ENOLCK`] if there are too many; the locks are as they were then.
-    pub fn set(&mut self, mut lock: Lock) -> Result<(), Errno> {
+    pub fn set(&mut self, mut lock: FileLock) -> Result<(), Errno> {
         self.cut(&lock, |old| old.exclusive != lock.exclusive, 1)?;
         // Those that are left and touch it are of its kind.
         for place in &mut self.all {
@@ -114,22 +114,22 @@ impl Locks {
     ///
     /// [`Errno::ENOLCK`] if one is cut in two and there are too many; the locks are as they were
     /// then.
-    pub fn remove(&mut self, range: &Lock) -> Result<(), Errno> {
+    pub fn remove(&mut self, range: &FileLock) -> Result<(), Errno> {
         self.cut(range, |_| true, 0)
     }
 
     /// Cuts a range out of those locks of its owner for which `which` returns true. There is a
     /// place for `more` locks afterwards.
-    fn cut(&mut self, range: &Lock, which: impl Fn(&Lock) -> bool, more: usize) -> Result<(), Errno> {
-        let is_cut = |lock: &Lock| lock.has_owner_of(range) && lock.overlaps(range) && which(lock);
-        let is_split = |lock: &Lock| lock.first < range.first && lock.last > range.last;
+    fn cut(&mut self, range: &FileLock, which: impl Fn(&FileLock) -> bool, more: usize) -> Result<(), Errno> {
+        let is_cut = |lock: &FileLock| lock.has_owner_of(range) && lock.overlaps(range) && which(lock);
+        let is_split = |lock: &FileLock| lock.first < range.first && lock.last > range.last;
         let split = self.all.iter().flatten().any(|lock| is_cut(lock) && is_split(lock));
         Errno::ENOLCK.when(LOCKS - self.count < more + usize::from(split))?;
         let mut second = None;
         for place in &mut self.all {
             let Some(old) = place.filter(is_cut) else { continue };
-            let before = (old.first < range.first).then(|| Lock { last: range.first - 1, ..old });
-            let behind = (old.last > range.last).then(|| Lock { first: range.last + 1, ..old });
+            let before = (old.first < range.first).then(|| FileLock { last: range.first - 1, ..old });
+            let behind = (old.last > range.last).then(|| FileLock { first: range.last + 1, ..old });
             *place = before.or(behind);
             self.count -= usize::from(place.is_none());
             // Locks of one owner do not overlap: one is cut in two at the most.
@@ -143,7 +143,7 @@ impl Locks {
         Ok(())
     }
 
-    fn add(&mut self, lock: Lock) {
+    fn add(&mut self, lock: FileLock) {
         if let Some(place) = self.all.iter_mut().find(|place| place.is_none()) {
             *place = Some(lock);
             self.count += 1;
@@ -166,8 +166,8 @@ impl Locks {
 
     /// Removes the lock of an owner on a whole file if it is of another kind than `lock`; whether
     /// it was.
-    pub fn change_kind(&mut self, lock: &Lock) -> bool {
-        let differs = |old: &Lock| old.has_owner_of(lock) && old.exclusive != lock.exclusive;
+    pub fn change_kind(&mut self, lock: &FileLock) -> bool {
+        let differs = |old: &FileLock| old.has_owner_of(lock) && old.exclusive != lock.exclusive;
         self.all.iter().flatten().any(differs) && self.release(lock.file, lock.owner)
     }
 
@@ -181,8 +181,8 @@ impl Locks {
 mod tests {
     use super::*;
 
-    fn lock(owner: Owner, first: u64, last: u64, exclusive: bool) -> Lock {
-        Lock { file: 1, owner, first, last, exclusive }
+    fn lock(owner: Owner, first: u64, last: u64, exclusive: bool) -> FileLock {
+        FileLock { file: 1, owner, first, last, exclusive }
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(locks.conflict(&lock(one, 0, LAST, true)), None);
         assert_eq!(locks.conflict(&lock(two, 0, 9, true)), None);
         assert_eq!(locks.conflict(&lock(two, 20, LAST, true)), None);
-        assert_eq!(locks.conflict(&Lock { file: 2, ..lock(two, 0, LAST, true) }), None);
+        assert_eq!(locks.conflict(&FileLock { file: 2, ..lock(two, 0, LAST, true) }), None);
         assert_eq!(locks.conflict(&lock(Owner::Whole(7), 0, LAST, true)), None);
         assert_eq!(locks.set(lock(Owner::Whole(7), 0, LAST, false)), Ok(()));
         assert!(locks.conflict(&lock(Owner::Whole(8), 0, LAST, true)).is_some());

@@ -86,17 +86,17 @@ impl Found {
 }
 
 /// A path that is being followed: the rest of it.
-struct Rest {
+struct PathRest {
     bytes: [u8; PATH],
     start: usize,
     len: usize,
 }
 
-impl Rest {
+impl PathRest {
     fn new(path: &[u8]) -> Result<Self, Errno> {
         let mut bytes = [0; PATH];
         bytes.get_mut(..path.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(path);
-        Ok(Rest { bytes, start: 0, len: path.len() })
+        Ok(PathRest { bytes, start: 0, len: path.len() })
     }
 
     /// Takes the next name off; whether more follows it.
@@ -159,7 +159,7 @@ pub fn follow_path(
     follow: bool,
 ) -> Result<Found, Errno> {
     Errno::ENOENT.when(path.is_empty())?;
-    let mut rest = Rest::new(path)?;
+    let mut rest = PathRest::new(path)?;
     let mut at = if path.first() == Some(&b'/') { ROOT } else { directory };
     let mut links_left = MOST_LINKS;
     let nowhere = [0; super::tree::NAME];
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_proc_are_found_themselves_where_they_are_not_followed() {
+    fn links_of_proc_are_found_where_they_are_not_followed() {
         with_room(|| {
             let (tree, _) = tree();
             let found = follow(b"/proc/8/fd/5", false).unwrap();

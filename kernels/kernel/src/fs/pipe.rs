@@ -40,7 +40,7 @@ pub struct Pipe {
 
 /// A run of bytes in one page of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct PipeRun {
     /// The page, in the pipe's ring.
     pub page: u64,
     /// The first byte in the page.
@@ -49,11 +49,11 @@ pub struct Run {
     pub len: usize,
 }
 
-impl Run {
+impl PipeRun {
     /// Returns the run of at most `most` bytes from byte `at` of a ring of `capacity` bytes on.
     fn new(at: usize, capacity: usize, most: usize) -> Self {
         let (page, at) = ((at & (capacity - 1)) / FRAME_SIZE, at % FRAME_SIZE);
-        Run { page: page as u64, at, len: most.min(FRAME_SIZE - at) }
+        PipeRun { page: page as u64, at, len: most.min(FRAME_SIZE - at) }
     }
 }
 
@@ -75,13 +75,13 @@ impl Pipe {
     }
 
     /// Returns the first run of bytes to be read.
-    pub fn readable(&self) -> Run {
-        Run::new(self.start, self.capacity, self.len)
+    pub fn readable(&self) -> PipeRun {
+        PipeRun::new(self.start, self.capacity, self.len)
     }
 
     /// Returns the first run of bytes that can be written.
-    pub fn writable(&self) -> Run {
-        Run::new(self.start + self.len, self.capacity, self.room())
+    pub fn writable(&self) -> PipeRun {
+        PipeRun::new(self.start + self.len, self.capacity, self.room())
     }
 
     /// Says that `n` bytes were read. An empty ring begins at its first page.
@@ -155,7 +155,7 @@ impl<A: Arch> Kernel<A> {
         let (mut made, page) = (first.len, make(first.page)?);
         pipe.wide |= first.page > 0;
         while made < len {
-            let run = Run::new(pipe.start + pipe.len + made, pipe.capacity, len - made);
+            let run = PipeRun::new(pipe.start + pipe.len + made, pipe.capacity, len - made);
             make(run.page)?;
             pipe.wide |= run.page > 0;
             made += run.len;
@@ -187,7 +187,7 @@ impl<A: Arch> Kernel<A> {
             let (from, to) = (left.readable(), new.writable());
             let mut bytes = [0; 512];
             let n = from.len.min(to.len).min(bytes.len());
-            let place = |run: Run| run.page * FRAME_SIZE as u64 + run.at as u64;
+            let place = |run: PipeRun| run.page * FRAME_SIZE as u64 + run.at as u64;
             self.read_object(pipe.object, place(from), &mut bytes[..n]);
             self.write_object(object, place(to), &bytes[..n])
                 .inspect_err(|_| self.objects().release(object))?;
@@ -242,21 +242,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_go_round_the_ring_in_runs_that_no_page_ends_in_the_middle_of() {
+    fn bytes_go_round_the_ring_in_runs_within_pages() {
         let mut pipe = Pipe::NONE;
-        assert_eq!(pipe.writable(), Run { page: 0, at: 0, len: FRAME_SIZE });
+        assert_eq!(pipe.writable(), PipeRun { page: 0, at: 0, len: FRAME_SIZE });
         assert_eq!(pipe.readable().len, 0);
         pipe.produce(CAPACITY);
         assert_eq!((pipe.room(), pipe.writable().len), (0, 0));
         pipe.consume(100);
-        assert_eq!(pipe.readable(), Run { page: 0, at: 100, len: FRAME_SIZE - 100 });
-        assert_eq!(pipe.writable(), Run { page: 0, at: 0, len: 100 });
+        assert_eq!(pipe.readable(), PipeRun { page: 0, at: 100, len: FRAME_SIZE - 100 });
+        assert_eq!(pipe.writable(), PipeRun { page: 0, at: 0, len: 100 });
         pipe.consume(15 * FRAME_SIZE);
         pipe.produce(200);
-        assert_eq!(pipe.readable(), Run { page: 15, at: 100, len: FRAME_SIZE - 100 });
-        assert_eq!(pipe.writable(), Run { page: 0, at: 200, len: FRAME_SIZE - 200 });
+        assert_eq!(pipe.readable(), PipeRun { page: 15, at: 100, len: FRAME_SIZE - 100 });
+        assert_eq!(pipe.writable(), PipeRun { page: 0, at: 200, len: FRAME_SIZE - 200 });
         // An empty pipe begins at the first page again.
         pipe.consume(CAPACITY);
-        assert_eq!((pipe.len, pipe.writable()), (0, Run { page: 0, at: 0, len: FRAME_SIZE }));
+        assert_eq!((pipe.len, pipe.writable()), (0, PipeRun { page: 0, at: 0, len: FRAME_SIZE }));
     }
 }

@@ -16,8 +16,8 @@ use super::objects::Objects;
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::counts::Count;
+use crate::negative_controls::{NegativeControl, leaves_out};
 use crate::params::AROUND;
-use crate::without::{Part, leaves_out};
 
 /// The parts that set-up makes.
 pub type Parts<A> = MachineParts<'static, <A as Arch>::Format, <A as Arch>::Window, <A as Arch>::Hardware>;
@@ -97,7 +97,7 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
 
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         A::kernel().count(Count::PageClears);
-        if leaves_out(Part::Clear) {
+        if leaves_out(NegativeControl::Clear) {
             return Ok(());
         }
         A::page(pin, frame, |at| {
@@ -109,7 +109,7 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
 
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         A::kernel().count(Count::PageCopies);
-        if leaves_out(Part::Copy) {
+        if leaves_out(NegativeControl::Copy) {
             return Ok(());
         }
         A::page(pin, from, |source| {

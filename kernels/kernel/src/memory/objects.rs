@@ -222,15 +222,15 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
             fits.then(|| self.span(found.top, page, pages))
         };
         match find(&self.all.lock())? {
-            Span::Block(first) => return Some(first),
-            Span::Pages => return None,
-            Span::Holes => {}
+            ObjectSpan::Block(first) => return Some(first),
+            ObjectSpan::Pages => return None,
+            ObjectSpan::Holes => {}
         }
         // Cleared without the lock.
         let block = self.take(order).ok()?;
         let mut all = self.all.lock();
-        let span = find(&all).unwrap_or(Span::Pages);
-        if let Span::Holes = span
+        let span = find(&all).unwrap_or(ObjectSpan::Pages);
+        if let ObjectSpan::Holes = span
             && let Some((upper, lower)) = places(page)
             && let Some(found) = all.get_mut(object)
             && let Ok(middle) = self.middle(found, upper)
@@ -246,8 +246,8 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         // SAFETY: 1. No object has it.
         unsafe { self.give(block, order) };
         match span {
-            Span::Block(first) => Some(first),
-            Span::Holes | Span::Pages => None,
+            ObjectSpan::Block(first) => Some(first),
+            ObjectSpan::Holes | ObjectSpan::Pages => None,
         }
     }
 
@@ -399,7 +399,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
 }
 
 /// Where a span of pages is kept.
-enum Span {
+enum ObjectSpan {
     /// None of them has a frame.
     Holes,
     /// In one block, from this frame on.
@@ -525,18 +525,18 @@ impl<W: OpenWindow> Objects<'_, W> {
     }
 
     /// Says where a span of pages is kept, which are numbered in one frame.
-    fn span(&self, top: u32, page: u64, pages: u32) -> Span {
-        let Some((upper, lower)) = places(page) else { return Span::Pages };
+    fn span(&self, top: u32, page: u64, pages: u32) -> ObjectSpan {
+        let Some((upper, lower)) = places(page) else { return ObjectSpan::Pages };
         let span = self.with_numbers(top, upper, |numbers| {
             let mut span = numbers[lower..][..pages as usize].iter().map(|n| n.load(Ordering::Relaxed));
             match span.next() {
                 // The pages of a block have come together.
-                Some(first) if first & IN_BLOCK != 0 => Span::Block(Pfn(first & !IN_BLOCK)),
-                Some(HOLE) if span.all(|number| number == HOLE) => Span::Holes,
-                _ => Span::Pages,
+                Some(first) if first & IN_BLOCK != 0 => ObjectSpan::Block(Pfn(first & !IN_BLOCK)),
+                Some(HOLE) if span.all(|number| number == HOLE) => ObjectSpan::Holes,
+                _ => ObjectSpan::Pages,
             }
         });
-        span.unwrap_or(Span::Holes)
+        span.unwrap_or(ObjectSpan::Holes)
     }
 
     fn make(&self, object: &mut Object, page: u64) -> Result<Pfn, Errno> {

@@ -10,7 +10,7 @@ use super::machine::Machine;
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::task::Shown;
+use crate::task::MappedPages;
 
 /// The space that a task runs in.
 #[expect(clippy::large_enum_variant, reason = "mostly it is the large one, and there is no heap")]
@@ -70,7 +70,7 @@ impl<A: Arch> TaskSpace<A> {
     /// # Errors
     ///
     /// As [`edit`](Self::edit); the counts are as they were then.
-    pub fn count_shown(&mut self, on: On<'_, Machine<A>>, shown: &mut Shown) -> Result<(), Errno> {
+    pub fn count_shown(&mut self, on: On<'_, Machine<A>>, shown: &mut MappedPages) -> Result<(), Errno> {
         self.edit(on, |edit| {
             shown.restart();
             let all = VirtRange::up_to(A::Format::USER_END);

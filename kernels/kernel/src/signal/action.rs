@@ -1,6 +1,6 @@
 //! Actions on a signal.
 
-use super::info::Info;
+use super::info::SignalInfo;
 use super::stack::SignalStack;
 
 /// The default action, as programs name it.
@@ -44,7 +44,7 @@ pub struct Delivery {
     /// The mask that `sigreturn` brings back.
     pub mask: u64,
     /// The information about it.
-    pub info: Info,
+    pub info: SignalInfo,
     /// The stack that `sigreturn` brings back.
     pub stack: SignalStack,
     /// Where the handler's stack begins, if that is not where the program's ends.

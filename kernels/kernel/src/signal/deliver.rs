@@ -3,16 +3,16 @@
 use ptarmigan::cpu::Pinned;
 
 use super::action::{Action, DEFAULT, Delivery, SA_NODEFER, SA_ONSTACK, SA_RESETHAND};
-use super::info::{Detail, Info};
+use super::info::{Detail, SignalInfo};
 use super::number::{self, bit};
 use super::set::ALWAYS;
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
-use crate::task::{After, Body, Doing, Ends, INIT, Tasks};
+use crate::task::{After, Body, Doing, Ends, INIT, TaskQueues};
 use crate::{Kernel, State};
 
-impl Tasks {
+impl TaskQueues {
     /// Sends a signal that the task cannot avoid: its last operation cannot go on.
-    pub fn force(&mut self, slot: usize, signal: u8, info: Info) {
+    pub fn force(&mut self, slot: usize, signal: u8, info: SignalInfo) {
         let process = self.process_of_mut(slot);
         let is_ignored = process.actions.is_ignored(signal);
         let signals = &self.get(slot).signals;
@@ -54,7 +54,7 @@ impl<A: Arch> Kernel<A> {
     /// if it is ignored: that may change before it is delivered. Process 1 gets only those that it
     /// has handlers for, or masks. All that is as under Linux, where the first thread's mask
     /// counts.
-    pub fn send(&'static self, state: &mut State, process: usize, signal: u8, info: Info) {
+    pub fn send(&'static self, state: &mut State, process: usize, signal: u8, info: SignalInfo) {
         if !Self::takes(state, process, process, signal) {
             return;
         }
@@ -69,7 +69,7 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Sends a signal to one task.
-    pub fn send_to_task(&'static self, state: &mut State, slot: usize, signal: u8, info: Info) {
+    pub fn send_to_task(&'static self, state: &mut State, slot: usize, signal: u8, info: SignalInfo) {
         if !Self::takes(state, slot, state.tasks.get(slot).process, signal) {
             return;
         }
@@ -80,7 +80,12 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Takes a signal that waits for a task, or for its process.
-    pub(crate) fn take_signal(&'static self, state: &mut State, slot: usize, signal: u8) -> Option<Info> {
+    pub(crate) fn take_signal(
+        &'static self,
+        state: &mut State,
+        slot: usize,
+        signal: u8,
+    ) -> Option<SignalInfo> {
         let tasks = &mut state.tasks;
         let own = tasks.get_mut(slot).signals.pending.take(signal);
         let mut info = own.or_else(|| tasks.process_of_mut(slot).pending.take(signal))?;
@@ -93,7 +98,7 @@ impl<A: Arch> Kernel<A> {
 
     /// Ends a task, whatever it does.
     pub(crate) fn kill_task(&'static self, state: &mut State, slot: usize) {
-        state.tasks.get_mut(slot).signals.pending.add(number::SIGKILL, Info::KERNEL);
+        state.tasks.get_mut(slot).signals.pending.add(number::SIGKILL, SignalInfo::KERNEL);
         self.attend(state, slot);
     }
 
@@ -148,7 +153,7 @@ impl<A: Arch> Kernel<A> {
             // The end first.
             let first = if ready & ALWAYS != 0 { ready & ALWAYS } else { ready };
             let signal = first.trailing_zeros() as u8 + 1;
-            let info = self.take_signal(state, slot, signal).unwrap_or(Info::KERNEL);
+            let info = self.take_signal(state, slot, signal).unwrap_or(SignalInfo::KERNEL);
             let tasks = &mut state.tasks;
             let actions = &tasks.process_of(slot).actions;
             let action = actions.get(signal);

@@ -1,24 +1,24 @@
 //! Exceptions of x86 processors, as the signals that Linux makes of them.
 
-use super::info::{BUS_ADRALN, FPE_INTDIV, ILL_ILLOPN, Info, TRAP_TRACE};
+use super::info::{BUS_ADRALN, FPE_INTDIV, ILL_ILLOPN, SignalInfo, TRAP_TRACE};
 use super::number;
 
 /// Returns the signal for an exception of a program, and its information. `at` is the program's
 /// next instruction, `vectors` the bytes of `fxsave`. Page faults and general protection are not
 /// asked for.
-pub fn signal(vector: u8, at: u64, vectors: &[u8; 512]) -> (u8, Info) {
+pub fn signal(vector: u8, at: u64, vectors: &[u8; 512]) -> (u8, SignalInfo) {
     let word = |n: usize| u16::from_le_bytes([vectors[n], vectors[n + 1]]);
     match vector {
-        0 => (number::SIGFPE, Info::at(FPE_INTDIV, at)),
-        1 => (number::SIGTRAP, Info::at(TRAP_TRACE, at)),
-        3 => (number::SIGTRAP, Info::KERNEL),
-        6 => (number::SIGILL, Info::at(ILL_ILLOPN, at)),
-        11 | 12 => (number::SIGBUS, Info::KERNEL),
+        0 => (number::SIGFPE, SignalInfo::at(FPE_INTDIV, at)),
+        1 => (number::SIGTRAP, SignalInfo::at(TRAP_TRACE, at)),
+        3 => (number::SIGTRAP, SignalInfo::KERNEL),
+        6 => (number::SIGILL, SignalInfo::at(ILL_ILLOPN, at)),
+        11 | 12 => (number::SIGBUS, SignalInfo::KERNEL),
         // The exceptions that have happened and are not masked: of the x87, and of MXCSR.
-        16 => (number::SIGFPE, Info::at(float_code(word(2) & !word(0)), at)),
-        17 => (number::SIGBUS, Info::at(BUS_ADRALN, 0)),
-        19 => (number::SIGFPE, Info::at(float_code(word(24) & !(word(24) >> 7)), at)),
-        _ => (number::SIGSEGV, Info::KERNEL),
+        16 => (number::SIGFPE, SignalInfo::at(float_code(word(2) & !word(0)), at)),
+        17 => (number::SIGBUS, SignalInfo::at(BUS_ADRALN, 0)),
+        19 => (number::SIGFPE, SignalInfo::at(float_code(word(24) & !(word(24) >> 7)), at)),
+        _ => (number::SIGSEGV, SignalInfo::KERNEL),
     }
 }
 
@@ -38,11 +38,11 @@ mod tests {
         let mut vectors = [0; 512];
         // x87: inexact and a division by zero have happened, the first is masked.
         (vectors[0], vectors[2]) = (0x7b, 0x24);
-        assert_eq!(signal(16, 5, &vectors), (number::SIGFPE, Info::at(3, 5)));
+        assert_eq!(signal(16, 5, &vectors), (number::SIGFPE, SignalInfo::at(3, 5)));
         // MXCSR: an overflow and an inexact result, of which overflows are not masked.
         (vectors[24], vectors[25]) = (0xa8, 0x1b);
-        assert_eq!(signal(19, 5, &vectors), (number::SIGFPE, Info::at(4, 5)));
-        assert_eq!(signal(0, 7, &vectors), (number::SIGFPE, Info::at(1, 7)));
-        assert_eq!(signal(4, 7, &vectors), (number::SIGSEGV, Info::KERNEL));
+        assert_eq!(signal(19, 5, &vectors), (number::SIGFPE, SignalInfo::at(4, 5)));
+        assert_eq!(signal(0, 7, &vectors), (number::SIGFPE, SignalInfo::at(1, 7)));
+        assert_eq!(signal(4, 7, &vectors), (number::SIGSEGV, SignalInfo::KERNEL));
     }
 }

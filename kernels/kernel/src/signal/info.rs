@@ -40,7 +40,7 @@ pub const INFO_BYTES: usize = 32;
 
 /// The information about one signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Info {
+pub struct SignalInfo {
     /// `si_code`.
     pub code: i32,
     /// The fields beside the code.
@@ -69,27 +69,27 @@ pub enum Detail {
     },
 }
 
-impl Info {
+impl SignalInfo {
     /// By the kernel.
-    pub const KERNEL: Info = Info { code: SI_KERNEL, detail: Detail::Nothing };
+    pub const KERNEL: SignalInfo = SignalInfo { code: SI_KERNEL, detail: Detail::Nothing };
     /// A signal whose information was not kept, as Linux reports it.
-    const LOST: Info = Info { code: SI_USER, detail: Detail::Sender(0) };
+    const LOST: SignalInfo = SignalInfo { code: SI_USER, detail: Detail::Sender(0) };
 
     /// By process `pid`, with `kill` or, if `code` says so, to one of its threads.
     pub const fn sent(code: i32, pid: i32) -> Self {
-        Info { code, detail: Detail::Sender(pid) }
+        SignalInfo { code, detail: Detail::Sender(pid) }
     }
 
     /// For an access, or an instruction, at an address.
     pub const fn at(code: i32, address: u64) -> Self {
-        Info { code, detail: Detail::Address(address) }
+        SignalInfo { code, detail: Detail::Address(address) }
     }
 
     /// For the end of child `pid` with a status as `wait4` has it.
     pub const fn ended(pid: i32, status: i32) -> Self {
         let by = status & 0x7f;
         let (code, status) = if by == 0 { (CLD_EXITED, status >> 8 & 0xff) } else { (CLD_KILLED, by) };
-        Info { code, detail: Detail::Child(pid, status) }
+        SignalInfo { code, detail: Detail::Child(pid, status) }
     }
 
     /// Returns the start of `siginfo_t`.
@@ -131,13 +131,13 @@ const KEPT: usize = 8;
 #[derive(Clone)]
 pub struct Pending {
     set: u64,
-    kept: [(u8, Info); KEPT],
+    kept: [(u8, SignalInfo); KEPT],
 }
 
 impl Pending {
     /// Makes an empty set.
     pub const fn new() -> Self {
-        Pending { set: 0, kept: [(0, Info::LOST); KEPT] }
+        Pending { set: 0, kept: [(0, SignalInfo::LOST); KEPT] }
     }
 
     /// Returns the signals as a set.
@@ -146,7 +146,7 @@ impl Pending {
     }
 
     /// Adds a signal; one that waits already stays as it is.
-    pub fn add(&mut self, signal: u8, info: Info) {
+    pub fn add(&mut self, signal: u8, info: SignalInfo) {
         if bit(signal) == 0 || self.set & bit(signal) != 0 {
             return;
         }
@@ -157,13 +157,13 @@ impl Pending {
     }
 
     /// Takes a signal out, if it waits; returns its information.
-    pub fn take(&mut self, signal: u8) -> Option<Info> {
+    pub fn take(&mut self, signal: u8) -> Option<SignalInfo> {
         if self.set & bit(signal) == 0 {
             return None;
         }
         self.set &= !bit(signal);
         let place = self.kept.iter_mut().find(|(kept, _)| *kept == signal);
-        Some(place.map_or(Info::LOST, |place| core::mem::replace(place, (0, Info::LOST)).1))
+        Some(place.map_or(SignalInfo::LOST, |place| core::mem::replace(place, (0, SignalInfo::LOST)).1))
     }
 
     /// Takes all signals out.
@@ -186,47 +186,47 @@ mod tests {
 
     #[test]
     fn fields_are_where_c_libraries_look_for_them() {
-        let fault = Info::at(SEGV_ACCERR, 0x5000_1234);
+        let fault = SignalInfo::at(SEGV_ACCERR, 0x5000_1234);
         let wide = fault.bytes(Abi::X86_64, 11);
         assert_eq!((number(&wide, 0), number(&wide, 8), number(&wide, 16)), (11, 2, 0x5000_1234));
         let narrow = fault.bytes(Abi::I386, 11);
         assert_eq!((number(&narrow, 0), number(&narrow, 8), number(&narrow, 12)), (11, 2, 0x5000_1234));
         assert_eq!(
-            number(&Info::at(1, 0xffff_8000_0000_0000).bytes(Abi::X86_64, 11), 20) as u32,
+            number(&SignalInfo::at(1, 0xffff_8000_0000_0000).bytes(Abi::X86_64, 11), 20) as u32,
             0xffff_8000
         );
         // An address is a word of the program's: the bytes behind it are zero.
-        assert_eq!(number(&Info::at(1, u64::MAX).bytes(Abi::I386, 11), 16), 0);
+        assert_eq!(number(&SignalInfo::at(1, u64::MAX).bytes(Abi::I386, 11), 16), 0);
         let detail = Detail::Timer { id: 5, overrun: 6, value: 7 << 32 | 8 };
-        let wide = Info { code: SI_TIMER, detail }.bytes(Abi::X86_64, 14);
+        let wide = SignalInfo { code: SI_TIMER, detail }.bytes(Abi::X86_64, 14);
         assert_eq!([16, 20, 24, 28].map(|at| number(&wide, at)), [5, 6, 8, 7]);
-        let narrow = Info { code: SI_TIMER, detail }.bytes(Abi::I386, 14);
+        let narrow = SignalInfo { code: SI_TIMER, detail }.bytes(Abi::I386, 14);
         assert_eq!([12, 16, 20, 24].map(|at| number(&narrow, at)), [5, 6, 8, 0]);
-        let ended = Info::ended(77, 3 << 8);
+        let ended = SignalInfo::ended(77, 3 << 8);
         let wide = ended.bytes(Abi::X86_64, 17);
         assert_eq!((number(&wide, 8), number(&wide, 16), number(&wide, 24)), (CLD_EXITED, 77, 3));
-        let narrow = Info::ended(77, 9).bytes(Abi::I386, 17);
+        let narrow = SignalInfo::ended(77, 9).bytes(Abi::I386, 17);
         assert_eq!((number(&narrow, 8), number(&narrow, 12), number(&narrow, 20)), (CLD_KILLED, 77, 9));
     }
 
     #[test]
-    fn every_signal_is_delivered_and_the_first_ones_with_what_is_said_of_them() {
+    fn every_signal_is_delivered_and_the_first_with_their_info() {
         let mut pending = Pending::new();
         for signal in 1..=64 {
-            pending.add(signal, Info::sent(SI_USER, i32::from(signal)));
+            pending.add(signal, SignalInfo::sent(SI_USER, i32::from(signal)));
             // The second one of a kind is not kept.
-            pending.add(signal, Info::KERNEL);
+            pending.add(signal, SignalInfo::KERNEL);
         }
-        pending.add(0, Info::KERNEL);
-        pending.add(65, Info::KERNEL);
+        pending.add(0, SignalInfo::KERNEL);
+        pending.add(65, SignalInfo::KERNEL);
         assert_eq!(pending.set(), u64::MAX);
         for signal in 1..=64 {
             let said = if usize::from(signal) <= KEPT { i32::from(signal) } else { 0 };
-            assert_eq!(pending.take(signal), Some(Info::sent(SI_USER, said)), "{signal}");
+            assert_eq!(pending.take(signal), Some(SignalInfo::sent(SI_USER, said)), "{signal}");
             assert_eq!(pending.take(signal), None);
         }
         // The places are free again.
-        pending.add(40, Info::KERNEL);
-        assert_eq!((pending.set(), pending.take(40), pending.set()), (1 << 39, Some(Info::KERNEL), 0));
+        pending.add(40, SignalInfo::KERNEL);
+        assert_eq!((pending.set(), pending.take(40), pending.set()), (1 << 39, Some(SignalInfo::KERNEL), 0));
     }
 }

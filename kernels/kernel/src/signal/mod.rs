@@ -10,7 +10,7 @@ pub mod set;
 pub mod stack;
 
 pub use action::{Action, DEFAULT, Delivery, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART};
-pub use info::{Info, Pending};
+pub use info::{Pending, SignalInfo};
 pub use number::{SIGNALS, bit};
 pub use set::{Actions, Signals};
 pub use stack::SignalStack;

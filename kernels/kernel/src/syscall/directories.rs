@@ -180,7 +180,7 @@ impl<A: Arch> Sys<'_, A> {
         let open = *self.state.open.get(file);
         let process = self.state.tasks.find_process(open.process).unwrap_or(self.process_slot());
         let (mut done, mut index) = (0, open.offset);
-        while let Some(Entry { inode, name, next }) = self.entry(directory, process, index) {
+        while let Some(DirectoryEntry { inode, name, next }) = self.entry(directory, process, index) {
             let found = self.state.tree.get(inode);
             let name = match &name {
                 Name::Entry(entry) => self.state.tree.get(*entry).name(),
@@ -203,19 +203,25 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Returns an entry of a directory, in `/proc` that of a process.
-    fn entry(&self, directory: u32, process: usize, index: u64) -> Option<Entry> {
+    fn entry(&self, directory: u32, process: usize, index: u64) -> Option<DirectoryEntry> {
         /// Names that are numbers begin here.
         const NUMBERS: u64 = 1 << 20;
         let tree = &self.state.tree;
         let dots = |name| Name::Own(Digits::of(name));
         // `.` and `..` first.
         match index {
-            0 => return Some(Entry { inode: directory, name: dots(b"."), next: 1 }),
-            1 => return Some(Entry { inode: tree.get(directory).parent, name: dots(b".."), next: 2 }),
+            0 => return Some(DirectoryEntry { inode: directory, name: dots(b"."), next: 1 }),
+            1 => {
+                return Some(DirectoryEntry {
+                    inode: tree.get(directory).parent,
+                    name: dots(b".."),
+                    next: 2,
+                });
+            }
             2..NUMBERS => {
                 if let Some(entry) = tree.each(directory).nth((index - 2) as usize) {
                     let inode = tree.file(entry);
-                    return Some(Entry { inode, name: Name::Entry(entry), next: index + 1 });
+                    return Some(DirectoryEntry { inode, name: Name::Entry(entry), next: index + 1 });
                 }
             }
             _ => {}
@@ -235,7 +241,7 @@ impl<A: Arch> Sys<'_, A> {
             Names::Given | Names::OfProcess => return None,
         };
         let name = Name::Own(Digits::number(number));
-        Some(Entry { inode, name, next: NUMBERS + place as u64 + 1 })
+        Some(DirectoryEntry { inode, name, next: NUMBERS + place as u64 + 1 })
     }
 
     /// `mount`: `/proc` there is; other kinds that programs mount by habit are there already, or
@@ -255,7 +261,7 @@ impl<A: Arch> Sys<'_, A> {
 }
 
 /// An entry of a directory.
-struct Entry {
+struct DirectoryEntry {
     inode: u32,
     name: Name,
     /// Where the next one is looked for.

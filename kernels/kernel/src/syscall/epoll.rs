@@ -5,7 +5,7 @@ use super::layout::Layout;
 use super::{Stop, Sys};
 use crate::arch::{Abi, Arch};
 use crate::errno::Errno;
-use crate::fs::interest::{EDGE, ERR, EXCLUSIVE, HUP, IN, OUT};
+use crate::fs::epoll::{EDGE, ERR, EXCLUSIVE, HUP, IN, OUT};
 use crate::fs::{Device, Kind, What};
 use crate::task::Wait;
 

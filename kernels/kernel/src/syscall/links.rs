@@ -9,12 +9,12 @@ use crate::fs::path::{self, Found, Links, PATH};
 use crate::fs::proc::Text;
 use crate::fs::tree::{Magic, ROOT};
 use crate::fs::{OpenFiles, What};
-use crate::task::Tasks;
+use crate::task::TaskQueues;
 
 /// The processes and open files, as a caller sees them.
 pub(super) struct View<'a> {
     /// Processes.
-    pub tasks: &'a Tasks,
+    pub tasks: &'a TaskQueues,
     /// Open files.
     pub open: &'a OpenFiles,
     /// The caller's process.

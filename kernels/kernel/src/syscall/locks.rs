@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::{Stop, Sys};
 use crate::arch::{Abi, Arch};
 use crate::errno::Errno;
-use crate::fs::locks::{LAST, Lock, Owner};
+use crate::fs::locks::{FileLock, LAST, Owner};
 use crate::fs::{Kind, What};
 use crate::task::Wait;
 
@@ -21,7 +21,7 @@ const MOST_WAITS: usize = 10;
 /// A command of `fcntl` about locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
-    what: Action,
+    what: LockAction,
     /// The open file has the lock, not the process.
     open: bool,
     /// Numbers are those of `struct flock64`.
@@ -29,7 +29,7 @@ pub(super) struct Command {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum LockAction {
     Get,
     Set,
     SetAndWait,
@@ -44,7 +44,7 @@ impl Command {
             36..=38 => (36, true, true),
             _ => return None,
         };
-        let what = [Action::Get, Action::Set, Action::SetAndWait][(number - first) as usize];
+        let what = [LockAction::Get, LockAction::Set, LockAction::SetAndWait][(number - first) as usize];
         Some(Command { what, open, wide })
     }
 
@@ -100,14 +100,14 @@ impl<A: Arch> Sys<'_, A> {
         let owner =
             if command.open { Owner::Open(file as u16) } else { Owner::Process(self.process_slot() as u16) };
         let exclusive = asked.kind == F_WRLCK;
-        let lock = Lock { file: open.what.lock_name(file), owner, first, last, exclusive };
+        let lock = FileLock { file: open.what.lock_name(file), owner, first, last, exclusive };
         match (command.what, asked.kind) {
-            (Action::Get, F_RDLCK | F_WRLCK) => self.tell_lock(at, command, &lock).map_err(Stop::Error),
-            (Action::Set | Action::SetAndWait, F_RDLCK | F_WRLCK) => {
+            (LockAction::Get, F_RDLCK | F_WRLCK) => self.tell_lock(at, command, &lock).map_err(Stop::Error),
+            (LockAction::Set | LockAction::SetAndWait, F_RDLCK | F_WRLCK) => {
                 Errno::EBADF.when(if exclusive { !open.writes() } else { !open.reads() })?;
-                self.set_lock(lock, command.what == Action::SetAndWait)
+                self.set_lock(lock, command.what == LockAction::SetAndWait)
             }
-            (Action::Set | Action::SetAndWait, F_UNLCK) => {
+            (LockAction::Set | LockAction::SetAndWait, F_UNLCK) => {
                 self.state.locks.remove(&lock)?;
                 self.kernel.locks_changed(self.state, lock.file);
                 Ok(0)
@@ -129,7 +129,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Sets a lock, or waits for those that conflict with it.
-    fn set_lock(&mut self, lock: Lock, waits: bool) -> Result<u64, Stop> {
+    fn set_lock(&mut self, lock: FileLock, waits: bool) -> Result<u64, Stop> {
         if let Some(other) = self.state.locks.conflict(&lock) {
             Errno::EAGAIN.when(!waits)?;
             let holder = match (lock.owner, other.owner) {
@@ -161,7 +161,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Writes the lock that conflicts with one, or that there is none.
-    fn tell_lock(&mut self, at: u64, command: Command, lock: &Lock) -> Result<u64, Errno> {
+    fn tell_lock(&mut self, at: u64, command: Command, lock: &FileLock) -> Result<u64, Errno> {
         let Some(found) = self.state.locks.conflict(lock) else {
             return self.answer(at, &F_UNLCK.to_le_bytes());
         };
@@ -194,7 +194,7 @@ impl<A: Arch> Sys<'_, A> {
             }
             return Ok(0);
         };
-        let lock = Lock { file: name, owner, first: 0, last: LAST, exclusive };
+        let lock = FileLock { file: name, owner, first: 0, last: LAST, exclusive };
         // As under Linux a lock of the other kind goes first, and may be lost by that.
         if self.state.locks.change_kind(&lock) {
             self.kernel.locks_changed(self.state, name);
@@ -218,9 +218,9 @@ mod tests {
         assert_eq!(command(37, Abi::I386), Some((8, 4)));
         assert!(command(8, Abi::I386).is_none() && command(15, Abi::I386).is_none());
         let what = |number| Command::new(number, Abi::X86_64).map(|command| (command.what, command.open));
-        assert_eq!(what(5), Some((Action::Get, false)));
-        assert_eq!(what(7), Some((Action::SetAndWait, false)));
-        assert_eq!(what(37), Some((Action::Set, true)));
+        assert_eq!(what(5), Some((LockAction::Get, false)));
+        assert_eq!(what(7), Some((LockAction::SetAndWait, false)));
+        assert_eq!(what(37), Some((LockAction::Set, true)));
     }
 
     #[test]

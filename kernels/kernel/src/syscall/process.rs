@@ -11,7 +11,7 @@ use super::{Stop, Sys};
 use crate::arch::{Abi, Arch, Context};
 use crate::errno::Errno;
 use crate::fs::{Kind, path, proc::Text};
-use crate::signal::info::{Info, SI_TKILL, SI_USER};
+use crate::signal::info::{SI_TKILL, SI_USER, SignalInfo};
 use crate::signal::number::SIGCHLD;
 use crate::task::groups::{GROUPS, Groups};
 use crate::task::{Doing, New, Process, Usage, Wait};
@@ -322,7 +322,7 @@ impl<A: Arch> Sys<'_, A> {
             self.write_usage(usage, self.usage_with_children(slot))?;
         }
         if info_at != 0 {
-            let info = Info::ended(pid, status).bytes(A::ABI, SIGCHLD);
+            let info = SignalInfo::ended(pid, status).bytes(A::ABI, SIGCHLD);
             self.write_bytes(info_at, &info)?;
         }
         if options & NOWAIT == 0 {
@@ -336,7 +336,7 @@ impl<A: Arch> Sys<'_, A> {
         let (wanted, own_group, me) = (pid as i32, self.process().group, self.process_slot());
         let signal = signal_number(signal)?;
         let sender = self.process().pid;
-        let info = Info::sent(SI_USER, sender);
+        let info = SignalInfo::sent(SI_USER, sender);
         if wanted > 0 {
             let slot = self.state.tasks.find_process(wanted).ok_or(Errno::ESRCH)?;
             self.kernel.send(self.state, slot, signal, info);
@@ -365,7 +365,7 @@ impl<A: Arch> Sys<'_, A> {
         let signal = signal_number(signal)?;
         let slot = self.state.tasks.find_task(tid as i32).ok_or(Errno::ESRCH)?;
         Errno::ESRCH.when(pid as i32 != 0 && self.state.tasks.process_of(slot).pid != pid as i32)?;
-        let info = Info::sent(SI_TKILL, self.process().pid);
+        let info = SignalInfo::sent(SI_TKILL, self.process().pid);
         self.kernel.send_to_task(self.state, slot, signal, info);
         Ok(0)
     }

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_reaches_up_to_the_first_hole_or_the_first_area_that_must_not_change() {
+    fn a_call_reaches_to_the_first_hole_or_unchangeable_area() {
         assert_eq!(reach(2, 4, &[(0, 9, true)]), (4, None));
         assert_eq!(reach(2, 8, &[(0, 4, true), (4, 8, true)]), (8, None));
         assert_eq!(reach(2, 8, &[(0, 4, true), (5, 8, true)]), (4, Some(Errno::ENOMEM)));

@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::signal::action::Left;
 use crate::signal::info::INFO_BYTES;
 use crate::signal::set::ALWAYS;
-use crate::signal::{Action, Info, SIGNALS, SignalStack, number};
+use crate::signal::{Action, SIGNALS, SignalInfo, SignalStack, number};
 use crate::task::{Ends, Wait};
 
 impl<A: Arch> Sys<'_, A> {
@@ -96,7 +96,7 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Stop::Block(Wait::Signal(set)));
         }
         let signal = ready.trailing_zeros() as u8 + 1;
-        let info = self.kernel.take_signal(self.state, self.me, signal).unwrap_or(Info::KERNEL);
+        let info = self.kernel.take_signal(self.state, self.me, signal).unwrap_or(SignalInfo::KERNEL);
         if info_at != 0 {
             let mut whole = [0; WHOLE];
             whole[..INFO_BYTES].copy_from_slice(&info.bytes(A::ABI, signal));

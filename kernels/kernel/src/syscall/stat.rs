@@ -14,7 +14,7 @@ pub(super) const NOFOLLOW: u64 = 0x100;
 /// `AT_EMPTY_PATH`.
 pub(super) const EMPTY_PATH: u64 = 0x1000;
 
-struct Facts {
+struct FileStatus {
     inode: u64,
     mode: u32,
     links: u32,
@@ -29,7 +29,7 @@ struct Facts {
 }
 
 impl<A: Arch> Sys<'_, A> {
-    fn facts(&self, inode: u32) -> Facts {
+    fn facts(&self, inode: u32) -> FileStatus {
         let found = self.state.tree.get(inode);
         let size = match found.kind {
             Kind::File(object) => self.kernel.objects().size(object),
@@ -51,11 +51,11 @@ impl<A: Arch> Sys<'_, A> {
         };
         let (mode, links, changed) = (found.full_mode(), found.links(), found.changed);
         let (owner, group) = (found.owner, found.group);
-        Facts { inode: inode.into(), mode, links, owner, group, device, size, blocks, changed }
+        FileStatus { inode: inode.into(), mode, links, owner, group, device, size, blocks, changed }
     }
 
-    fn write_facts(&mut self, facts: &Facts, to: u64) -> Result<u64, Errno> {
-        let Facts { inode, mode, links, owner, group, device, size, blocks, changed } = *facts;
+    fn write_facts(&mut self, facts: &FileStatus, to: u64) -> Result<u64, Errno> {
+        let FileStatus { inode, mode, links, owner, group, device, size, blocks, changed } = *facts;
         let (changed, rest) = (changed / SECOND, changed % SECOND);
         let mut out = Layout::<144>::new(A::ABI);
         match A::ABI {
@@ -90,26 +90,36 @@ impl<A: Arch> Sys<'_, A> {
         self.answer(to, out.bytes())
     }
 
-    fn facts_of_open(&mut self, descriptor: u64) -> Result<Facts, Errno> {
+    fn facts_of_open(&mut self, descriptor: u64) -> Result<FileStatus, Errno> {
         let file = self.file(descriptor)?;
         let what = self.state.open.get(file).what;
         Ok(self.facts_of(what, file))
     }
 
-    fn facts_of(&self, what: What, file: usize) -> Facts {
+    fn facts_of(&self, what: What, file: usize) -> FileStatus {
         match what {
             What::Inode(inode) => self.facts(inode),
             _ => {
                 let inode = 1 << 32 | u64::from(what.lock_name(file));
                 let is_pipe = matches!(what, What::PipeRead(_) | What::PipeWrite(_));
                 let mode = if is_pipe { 0o010_600 } else { 0o600 };
-                Facts { inode, mode, links: 1, owner: 0, group: 0, device: 0, size: 0, blocks: 0, changed: 0 }
+                FileStatus {
+                    inode,
+                    mode,
+                    links: 1,
+                    owner: 0,
+                    group: 0,
+                    device: 0,
+                    size: 0,
+                    blocks: 0,
+                    changed: 0,
+                }
             }
         }
     }
 
     /// Returns the facts of the file that a path of the program's leads to.
-    fn facts_at(&mut self, directory: u64, at: u64, follow: bool) -> Result<Facts, Errno> {
+    fn facts_at(&mut self, directory: u64, at: u64, follow: bool) -> Result<FileStatus, Errno> {
         let found = self.find(directory, at, follow)?;
         match found.target {
             Some(what) => Ok(self.facts_of(what, 0)),

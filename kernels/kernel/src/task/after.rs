@@ -1,7 +1,7 @@
 //! Tells how a task goes on after a trap.
 
 use super::Wait;
-use crate::lock::Guard;
+use crate::lock::KernelGuard;
 
 /// The tasks that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub(crate) enum After {
     /// It goes on.
     Resume,
     /// Others first. The lock is held.
-    GiveWay(Guard<'static>),
+    GiveWay(KernelGuard<'static>),
     /// A call of its waits. The lock is held, so that the event cannot have happened yet.
-    Block(Guard<'static>, Wait),
+    Block(KernelGuard<'static>, Wait),
     /// It ends, or its process, with this status.
     End(Ends, i32),
 }

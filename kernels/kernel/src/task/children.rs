@@ -1,13 +1,13 @@
 //! Children of processes, in the order in which they came.
 
 use super::family::Family;
-use super::{Process, Tasks};
+use super::{Process, TaskQueues};
 
 fn slot(name: u16) -> Option<usize> {
     usize::from(name).checked_sub(1)
 }
 
-impl Tasks {
+impl TaskQueues {
     fn family(&mut self, process: usize) -> &mut Family {
         &mut self.process_mut(process).family
     }

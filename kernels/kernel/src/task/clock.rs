@@ -1,7 +1,7 @@
 //! Clocks: the time since boot and since 1970, and the time that CPUs have spent for a process or a
 //! thread.
 
-use super::Tasks;
+use super::TaskQueues;
 
 /// A clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Clock {
     Thread(i32),
 }
 
-impl Tasks {
+impl TaskQueues {
     /// Returns the time of a clock in nanoseconds, where the time since boot is `now`; `None` if
     /// its process or thread has gone.
     pub fn time_of(&self, clock: Clock, now: u64) -> Option<u64> {

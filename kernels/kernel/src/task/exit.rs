@@ -7,10 +7,10 @@ use ptarmigan::cpu::Pinned;
 use super::run::must;
 use super::{Body, Doing, Ends, INIT, NO_SPACE, Wait};
 use crate::arch::Arch;
-use crate::lock::Guard;
+use crate::lock::KernelGuard;
 use crate::memory::TaskSpace;
 use crate::report::{Ending, FAIL, PASS};
-use crate::signal::{Info, number};
+use crate::signal::{SignalInfo, number};
 use crate::timer::Intervals;
 use crate::{Kernel, State};
 
@@ -24,7 +24,7 @@ impl<A: Arch> Kernel<A> {
         body: &mut Body<A>,
         pin: &Pinned<'_>,
         (ends, status): (Ends, i32),
-    ) -> (Guard<'static>, bool) {
+    ) -> (KernelGuard<'static>, bool) {
         let mut state = self.lock();
         self.leave_robust_list(&mut state, slot, body, pin);
         drop(state);
@@ -109,7 +109,7 @@ impl<A: Arch> Kernel<A> {
             Doing::Ended(status) => status,
             _ => 0,
         };
-        let info = Info::ended(state.tasks.process(child).pid, status);
+        let info = SignalInfo::ended(state.tasks.process(child).pid, status);
         self.send(state, parent, number::SIGCHLD, info);
         state.tasks.wake_threads(parent, Wait::Child);
     }

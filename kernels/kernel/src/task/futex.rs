@@ -4,7 +4,7 @@ use ptarmigan::addr::VirtAddr;
 use ptarmigan::machine::On;
 use ptarmigan::space::AreaFlags;
 
-use super::{Doing, Futex, Key, Tasks, Wait};
+use super::{Doing, Futex, Key, TaskQueues, Wait};
 use crate::arch::Arch;
 use crate::memory::{Machine, TaskSpace};
 
@@ -19,7 +19,7 @@ pub fn key<A: Arch>(on: On<'_, Machine<A>>, space: &mut TaskSpace<A>, number: us
     }
 }
 
-impl Tasks {
+impl TaskQueues {
     /// Returns the task that has waited longest on a futex, of those that wait for one of `bits`.
     fn longest_waiter(&self, key: Key, bits: u32) -> Option<usize> {
         let waits = |slot: &usize| match self.get(*slot).doing {

@@ -10,7 +10,7 @@ use crate::timer::Intervals;
 use super::family::Family;
 use super::groups::Groups;
 use super::limits::Limits;
-use super::shown::Shown;
+use super::mapped_pages::MappedPages;
 use super::usage::Usage;
 
 /// The slot of process 1 and of its first task.
@@ -149,7 +149,7 @@ pub struct SpaceRecord {
     /// Where the arguments of its program were written.
     pub arguments: VirtRange,
     /// The pages that it shows. It is a user of each of their objects.
-    pub shown: Shown,
+    pub shown: MappedPages,
     /// Areas of it may be locked.
     pub has_locks: bool,
     /// Whether new areas are.
@@ -168,7 +168,7 @@ impl SpaceRecord {
             heap: 0,
             heap_end: 0,
             arguments: VirtRange::fixed::<0, 0>(),
-            shown: Shown::new(),
+            shown: MappedPages::new(),
             has_locks: false,
             locks_new: LocksNew::No,
             forks_in_part: false,

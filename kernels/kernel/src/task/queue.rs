@@ -16,7 +16,7 @@ use super::{CpuSet, Doing, INIT, LocksNew, Process, SpaceRecord, Task, Turns, Us
 use crate::grown::Page;
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
-pub struct Tasks {
+pub struct TaskQueues {
     /// The nanoseconds from 1970 to boot.
     pub epoch: u64,
     /// Slots of tasks. A process has that of its first task.
@@ -49,7 +49,7 @@ const fn none<T>(record: &'static Raw<T>) -> NonNull<T> {
     unsafe { NonNull::new_unchecked(record.get()) }
 }
 
-impl Tasks {
+impl TaskQueues {
     /// Makes a table without tasks.
     ///
     /// # Safety
@@ -62,7 +62,7 @@ impl Tasks {
         // SAFETY: 1. They are statics of this function's, which is called for one table (point 1).
         let (all, processes, spaces) =
             unsafe { (Records::new(none(&TASK)), Records::new(none(&PROCESS)), Records::new(none(&SPACE))) };
-        Tasks {
+        TaskQueues {
             epoch: 0,
             taken: Slots::new(),
             all,

@@ -11,7 +11,7 @@ use super::limits::{INFINITY, Limit};
 use super::{After, Body, Doing};
 use crate::arch::{Arch, Context, Trap};
 use crate::counts::Count;
-use crate::signal::{Info, bit, info, number};
+use crate::signal::{SignalInfo, bit, info, number};
 use crate::{Kernel, State};
 
 impl<A: Arch> Kernel<A> {
@@ -173,7 +173,7 @@ impl<A: Arch> Kernel<A> {
         {
             return after;
         }
-        self.force(slot, body, pin, signal, Info::at(code, at))
+        self.force(slot, body, pin, signal, SignalInfo::at(code, at))
     }
 
     /// Ends the process with the most pages for the sake of a task that found no memory. `None` if
@@ -192,7 +192,7 @@ impl<A: Arch> Kernel<A> {
             return None;
         }
         // It may be one that another task has chosen, and that has not got to its end.
-        self.send(&mut state, victim, number::SIGKILL, Info::KERNEL);
+        self.send(&mut state, victim, number::SIGKILL, SignalInfo::KERNEL);
         Some(After::GiveWay(state))
     }
 
@@ -205,7 +205,7 @@ impl<A: Arch> Kernel<A> {
         body: &mut Body<A>,
         pin: &Pinned<'_>,
         signal: u8,
-        info: Info,
+        info: SignalInfo,
     ) -> After {
         let mut state = self.lock();
         state.tasks.force(slot, signal, info);
@@ -230,7 +230,7 @@ impl<A: Arch> Kernel<A> {
             return After::Resume;
         }
         body.context.note_trap(None);
-        self.force(slot, body, pin, number::SIGSEGV, Info::KERNEL)
+        self.force(slot, body, pin, number::SIGSEGV, SignalInfo::KERNEL)
     }
 
     // Apart from the loop, whose registers are for faults and calls.
@@ -262,10 +262,10 @@ impl<A: Arch> Kernel<A> {
         }
         let used = state.tasks.usage_of(process).seconds();
         if used >= hard {
-            self.send(state, process, number::SIGKILL, Info::KERNEL);
+            self.send(state, process, number::SIGKILL, SignalInfo::KERNEL);
         } else if used >= soft {
             state.tasks.process_mut(process).limits.cpu.soft = soft + 1;
-            self.send(state, process, number::SIGXCPU, Info::KERNEL);
+            self.send(state, process, number::SIGXCPU, SignalInfo::KERNEL);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::signal::info::{Detail, SI_TIMER};
 use crate::signal::number::{SIGALRM, SIGPROF, SIGVTALRM};
-use crate::signal::{Info, bit};
+use crate::signal::{SignalInfo, bit};
 use crate::timer::{INTERVALS, NEVER, Timer};
 use crate::{Kernel, State};
 
@@ -201,7 +201,7 @@ impl<A: Arch> Kernel<A> {
                 let next = timer.due(now);
                 (due, is_any) = (due.min(next), is_any || next != NEVER);
                 if expired > 0 {
-                    self.send(state, owner, SIGNALS[which], Info::KERNEL);
+                    self.send(state, owner, SIGNALS[which], SignalInfo::KERNEL);
                 }
             }
         }
@@ -228,8 +228,10 @@ impl<A: Arch> Kernel<A> {
         if made.timer.expired(now) == 0 || made.notice == Notice::None {
             return made.timer.due(now);
         }
-        let info =
-            Info { code: SI_TIMER, detail: Detail::Timer { id: id as u32, overrun: 0, value: made.value } };
+        let info = SignalInfo {
+            code: SI_TIMER,
+            detail: Detail::Timer { id: id as u32, overrun: 0, value: made.value },
+        };
         let target = match made.notice {
             Notice::Thread(tid) => state.tasks.find_task(tid),
             _ => Some(made.owner),

@@ -7,14 +7,14 @@ mod sigcontext;
 use core::arch::{asm, global_asm};
 
 use ptarmigan_kernel::arch::{Abi, Trap};
-use ptarmigan_kernel::signal::info::{BUS_ADRALN, ILL_ILLOPC, Info, SEGV_ACCERR, TRAP_BRKPT};
+use ptarmigan_kernel::signal::info::{BUS_ADRALN, ILL_ILLOPC, SEGV_ACCERR, SignalInfo, TRAP_BRKPT};
 use ptarmigan_kernel::signal::number;
 use ptarmigan_kernel_base::aarch64::trap::{SYNCHRONOUS, Syndrome, enter_user};
 use ptarmigan_kernel_base::aarch64::{psci, virt};
 use ptarmigan_kernel_base::direct::physical;
 use ptarmigan_kernel_base::fail;
 
-use crate::context::Context;
+use crate::context::SavedRegisters;
 use crate::virt::{interrupts, set_timer, trap};
 
 pub use mmu::{COSTS, Hardware, asids, hardware, kernel_half};
@@ -106,7 +106,7 @@ pub fn wait() {
 
 /// Runs a program until it traps.
 #[inline]
-pub fn enter(context: &mut Context) -> Trap {
+pub fn enter(context: &mut SavedRegisters) -> Trap {
     // SAFETY: 1. It is above. 2. The space that is loaded is the program's.
     if unsafe { enter_user(&mut context.registers) } != SYNCHRONOUS {
         return interrupts();
@@ -118,18 +118,20 @@ pub fn enter(context: &mut Context) -> Trap {
 /// Returns the signal for an exception that is no fault of a page, of an instruction at `pc`.
 #[cold]
 #[inline(never)]
-fn exception(syndrome: &Syndrome, pc: u64) -> (u8, Info) {
+fn exception(syndrome: &Syndrome, pc: u64) -> (u8, SignalInfo) {
     /// The kind of a data abort whose address is not aligned.
     const ALIGNMENT: u64 = 0x21;
     match syndrome.class() {
-        0x22 => (number::SIGBUS, Info::at(BUS_ADRALN, syndrome.far)),
-        0x24 if syndrome.esr & 0x3f == ALIGNMENT => (number::SIGBUS, Info::at(BUS_ADRALN, syndrome.far)),
+        0x22 => (number::SIGBUS, SignalInfo::at(BUS_ADRALN, syndrome.far)),
+        0x24 if syndrome.esr & 0x3f == ALIGNMENT => {
+            (number::SIGBUS, SignalInfo::at(BUS_ADRALN, syndrome.far))
+        }
         // The stack pointer is not aligned.
-        0x26 => (number::SIGBUS, Info::at(BUS_ADRALN, pc)),
-        0x3c => (number::SIGTRAP, Info::at(TRAP_BRKPT, pc)),
-        0x20 | 0x24 => (number::SIGSEGV, Info::at(SEGV_ACCERR, syndrome.far)),
+        0x26 => (number::SIGBUS, SignalInfo::at(BUS_ADRALN, pc)),
+        0x3c => (number::SIGTRAP, SignalInfo::at(TRAP_BRKPT, pc)),
+        0x20 | 0x24 => (number::SIGSEGV, SignalInfo::at(SEGV_ACCERR, syndrome.far)),
         // No instruction, or one that programs may not execute.
-        _ => (number::SIGILL, Info::at(ILL_ILLOPC, pc)),
+        _ => (number::SIGILL, SignalInfo::at(ILL_ILLOPC, pc)),
     }
 }
 

@@ -4,7 +4,7 @@
 use ptarmigan_kernel::signal::frame::{get, get_word, put, put_words};
 
 use super::LINK;
-use crate::context::Context;
+use crate::context::SavedRegisters;
 
 /// Words of the general part: the address of the fault, x0 to x30, the stack pointer, the next
 /// instruction, the state of the processor.
@@ -31,7 +31,7 @@ const FRAME: usize = LINK - 1;
 /// The arithmetic flags, which are all that programs may set of the state.
 const FLAGS: u64 = 0xf000_0000;
 
-impl Context {
+impl SavedRegisters {
     /// Writes `struct sigcontext` at byte `at` of a frame that lies at `frame` of the program's
     /// memory; the frame pointer leads to its frame record.
     pub fn put_registers(&mut self, bytes: &mut [u8], at: usize, frame: u64) {

@@ -8,7 +8,7 @@ use core::arch::{asm, global_asm};
 use core::ptr;
 
 use ptarmigan_kernel::arch::{Abi, Trap};
-use ptarmigan_kernel::signal::info::{BUS_ADRALN, ILL_ILLOPC, Info, SEGV_ACCERR, TRAP_BRKPT};
+use ptarmigan_kernel::signal::info::{BUS_ADRALN, ILL_ILLOPC, SEGV_ACCERR, SignalInfo, TRAP_BRKPT};
 use ptarmigan_kernel::signal::number;
 use ptarmigan_kernel_base::direct::physical;
 use ptarmigan_kernel_base::fail;
@@ -16,7 +16,7 @@ use ptarmigan_kernel_base::riscv::trap::{A0, A7, Raised, SP, enter_user};
 use ptarmigan_kernel_base::riscv::{harts, sbi};
 use ptarmigan_kernel_base::tasks;
 
-use crate::context::Context;
+use crate::context::SavedRegisters;
 use crate::virt::{set_timer, trap};
 
 pub use mmu::{COSTS, Hardware, asids, hardware, kernel_half};
@@ -113,7 +113,7 @@ pub fn wait() {
 
 /// Runs a program until it traps.
 #[inline]
-pub fn enter(context: &mut Context) -> Trap {
+pub fn enter(context: &mut SavedRegisters) -> Trap {
     // SAFETY: 1. It is above. 2. The space that is loaded is the program's.
     let raised = unsafe { enter_user(&mut context.registers) };
     let reason = raised.trap();
@@ -126,14 +126,14 @@ pub fn enter(context: &mut Context) -> Trap {
 /// Returns the signal for an exception that is no fault of a page, of an instruction at `pc`.
 #[cold]
 #[inline(never)]
-fn exception(raised: &Raised, pc: u64) -> (u8, Info) {
+fn exception(raised: &Raised, pc: u64) -> (u8, SignalInfo) {
     match raised.cause {
         // Not aligned: instructions, loads, stores.
-        0 | 4 | 6 => (number::SIGBUS, Info::at(BUS_ADRALN, raised.value)),
-        3 => (number::SIGTRAP, Info::at(TRAP_BRKPT, pc)),
+        0 | 4 | 6 => (number::SIGBUS, SignalInfo::at(BUS_ADRALN, raised.value)),
+        3 => (number::SIGTRAP, SignalInfo::at(TRAP_BRKPT, pc)),
         // No memory there: instructions, loads, stores.
-        1 | 5 | 7 => (number::SIGSEGV, Info::at(SEGV_ACCERR, raised.value)),
-        _ => (number::SIGILL, Info::at(ILL_ILLOPC, pc)),
+        1 | 5 | 7 => (number::SIGSEGV, SignalInfo::at(SEGV_ACCERR, raised.value)),
+        _ => (number::SIGILL, SignalInfo::at(ILL_ILLOPC, pc)),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use ptarmigan_kernel::signal::frame::{get, get_word, put, put_words};
 
-use crate::context::Context;
+use crate::context::SavedRegisters;
 
 const FLOATS: usize = 32 * 8;
 const CONTROL: usize = FLOATS + 32 * 8;
@@ -12,7 +12,7 @@ pub const CONTEXT_BYTES: usize = CONTROL + 8;
 /// Bytes of a frame on the stack.
 pub const FRAME_BYTES: usize = 128 + 176 + FLOATS + 528;
 
-impl Context {
+impl SavedRegisters {
     /// Writes `struct sigcontext` at byte `at` of a frame.
     pub fn put_registers(&mut self, bytes: &mut [u8], at: usize, _frame: u64) {
         put_words(bytes, at, &self.registers.x.map(|x| x as usize));

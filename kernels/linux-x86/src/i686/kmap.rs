@@ -17,8 +17,8 @@ use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
 use ptarmigan::highmem::pool::{MaySleep, PoolCounts, Wake};
 use ptarmigan::machine::Machine as _;
-use ptarmigan_kernel::without::{Part, leaves_out};
-use ptarmigan_kernel_base::late::Late;
+use ptarmigan_kernel::negative_controls::{NegativeControl, leaves_out};
+use ptarmigan_kernel_base::once_cell::OnceCell;
 use ptarmigan_kernel_base::{Failed, fail, say};
 use ptarmigan_kernel_x86::segments::OfCpu;
 use ptarmigan_linux::{FlushRule, LinuxPool};
@@ -71,7 +71,7 @@ unsafe extern "C" {
 }
 
 /// A task that does not run.
-struct Task {
+struct SleepingTask {
     doing: AtomicU8,
     /// Its stack pointer.
     at: AtomicU32,
@@ -79,7 +79,7 @@ struct Task {
 
 /// The tasks, and who runs. All but [`wake`](Wake::wake) is used by one CPU.
 struct Scheduler {
-    tasks: [Task; TASKS],
+    tasks: [SleepingTask; TASKS],
     /// The stack pointer of the code that runs them.
     own: AtomicU32,
     sleeps: AtomicUsize,
@@ -87,7 +87,7 @@ struct Scheduler {
 }
 
 static SCHEDULER: Scheduler = Scheduler {
-    tasks: [const { Task { doing: AtomicU8::new(READY), at: AtomicU32::new(0) } }; TASKS],
+    tasks: [const { SleepingTask { doing: AtomicU8::new(READY), at: AtomicU32::new(0) } }; TASKS],
     own: AtomicU32::new(0),
     sleeps: AtomicUsize::new(0),
     wakes: AtomicUsize::new(0),
@@ -114,7 +114,7 @@ impl Scheduler {
             };
             task.at.store(at.addr() as u32, Ordering::Relaxed);
         }
-        let doing = |task: &Task| task.doing.load(Ordering::SeqCst);
+        let doing = |task: &SleepingTask| task.doing.load(Ordering::SeqCst);
         loop {
             let mut ran = false;
             for task in &self.tasks {
@@ -136,7 +136,7 @@ impl Scheduler {
 
 impl Wake for Scheduler {
     fn wake(&self, task: usize) {
-        if leaves_out(Part::Wake) {
+        if leaves_out(NegativeControl::Wake) {
             return;
         }
         let doing = &self.tasks[task].doing;
@@ -181,7 +181,7 @@ impl MaySleep for Running {
 }
 
 /// The pool that is tested.
-static POOL: Late<LinuxPool<'static, Hardware, HighSlots, Scheduler>> = Late::new();
+static POOL: OnceCell<LinuxPool<'static, Hardware, HighSlots, Scheduler>> = OnceCell::new();
 /// The frames.
 static FRAMES: [AtomicU32; TASKS] = [const { AtomicU32::new(0) }; TASKS];
 

@@ -20,11 +20,11 @@ const ENTRY: u64 = 0x63 | 1 << 63;
 /// last, and taken away first. (Rejected: atomics of 64 bits, which this target moves through the
 /// floating-point registers.)
 #[repr(C, align(4096))]
-struct Table([[AtomicU32; 2]; 512]);
+struct SlotTable([[AtomicU32; 2]; 512]);
 
 /// The table. Boot links it into the kernel's directory.
 #[unsafe(no_mangle)]
-static window_table: Table = Table([const { [const { AtomicU32::new(0) }; 2] }; 512]);
+static window_table: SlotTable = SlotTable([const { [const { AtomicU32::new(0) }; 2] }; 512]);
 
 /// Slots: entries of the table from `first` on.
 pub struct HighSlots {

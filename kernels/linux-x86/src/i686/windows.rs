@@ -16,7 +16,7 @@ use ptarmigan::quicklist::Policy as _;
 use ptarmigan::window::WindowGuard;
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
-use ptarmigan_kernel_base::late::Late;
+use ptarmigan_kernel_base::once_cell::OnceCell;
 use ptarmigan_kernel_base::{Failed, say};
 use ptarmigan_kernel_x86::hardware;
 use ptarmigan_kernel_x86::segments::OfCpu;
@@ -34,7 +34,7 @@ enum Maps {
     Linux(LinuxPool<'static, Hardware, HighSlots>),
 }
 
-static MAPS: Late<Maps> = Late::new();
+static MAPS: OnceCell<Maps> = OnceCell::new();
 
 /// Returns the bytes of boot memory that the maps take, with the pool if there is a rule for it.
 pub fn bytes(cpus: usize, linux: Option<FlushRule>) -> usize {
@@ -122,7 +122,7 @@ unsafe impl OwnCpu for ThisCpu {
 
     #[inline]
     fn forget(&self, page: u64) {
-        hardware::forget_page::<mmu::Cpus>(page);
+        hardware::forget_page::<mmu::ImageCpus>(page);
     }
 }
 
@@ -132,7 +132,7 @@ pub type Window = MixedWindow<&'static TableWindow<HighSlots, ThisCpu>>;
 /// Bytes of boot memory that the window takes.
 const TABLES_BYTES: usize = TableWindow::<HighSlots, ThisCpu>::bytes(CPUS);
 static TABLES_MEMORY: OfCpu<[u8; TABLES_BYTES]> = OfCpu::new([0; TABLES_BYTES]);
-static TABLES: Late<TableWindow<HighSlots, ThisCpu>> = Late::new();
+static TABLES: OnceCell<TableWindow<HighSlots, ThisCpu>> = OnceCell::new();
 
 /// Makes the window.
 ///

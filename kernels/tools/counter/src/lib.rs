@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use caches::Caches;
-use pages::{BY, By, Pages, Written};
+use pages::{BY, By, PageWatch, Written};
 
 /// Cases that there may be.
 pub const CASES: usize = 64;
@@ -71,32 +71,32 @@ static INSTRUCTIONS: Mutex<BTreeMap<u64, &'static AtomicU64>> = Mutex::new(BTree
 /// the TLB was told to forget, roots loaded, instructions that wrote pages; then, for each of
 /// [`BY`], pages cleared and pages copied; then misses of modelled caches; then instructions by
 /// group, if there are groups.
-type Counts = Vec<u64>;
+type CountVector = Vec<u64>;
 
 #[derive(Default)]
-struct Case {
+struct MarkedCase {
     times: u64,
-    begun: Option<Counts>,
-    sum: Counts,
+    begun: Option<CountVector>,
+    sum: CountVector,
 }
 
-struct Counter {
-    pages: Pages,
+struct InstructionCounter {
+    pages: PageWatch,
     written: Written,
     caches: Caches,
-    cases: Vec<Case>,
+    cases: Vec<MarkedCase>,
     /// Of the case that is profiled: where instructions are, how often each was executed before.
     before: BTreeMap<u64, u64>,
     profile: BTreeMap<u64, u64>,
 }
 
-impl Default for Counter {
+impl Default for InstructionCounter {
     fn default() -> Self {
-        Counter {
-            pages: Pages::default(),
+        InstructionCounter {
+            pages: PageWatch::default(),
             written: Written::default(),
             caches: Caches::default(),
-            cases: (0..CASES).map(|_| Case::default()).collect(),
+            cases: (0..CASES).map(|_| MarkedCase::default()).collect(),
             before: BTreeMap::new(),
             profile: BTreeMap::new(),
         }
@@ -105,11 +105,11 @@ impl Default for Counter {
 
 thread_local! {
     // QEMU calls from the thread of its one CPU.
-    static COUNTER: RefCell<Counter> = RefCell::default();
+    static COUNTER: RefCell<InstructionCounter> = RefCell::default();
 }
 
-impl Counter {
-    fn now(&self) -> Counts {
+impl InstructionCounter {
+    fn now(&self) -> CountVector {
         let Written { mut cleared, copied, instructions } = self.written;
         let zeroed = ZEROED.load(Relaxed);
         cleared[By::Zeroes as usize] = zeroed / ZEROED_A_PAGE;
@@ -183,7 +183,7 @@ fn count_of(at: u64) -> &'static AtomicU64 {
 
 /// The kind of an instruction, as far as it is counted by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum InstructionKind {
     Mark(usize),
     RepStos,
     RepMovs,
@@ -194,21 +194,23 @@ enum Kind {
 }
 
 /// Tells the kind of an A64 instruction (Arm ARM, "A64 instruction set encoding").
-fn kind_a64(bytes: &[u8]) -> Kind {
-    let Some(word) = bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return Kind::Other };
+fn kind_a64(bytes: &[u8]) -> InstructionKind {
+    let Some(word) = bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else {
+        return InstructionKind::Other;
+    };
     let number = (word >> 5 & 0xffff).wrapping_sub(0x5400) as usize;
     match word {
-        _ if word & 0xffe0_001f == 0xd280_001f && number < 2 * CASES => Kind::Mark(number),
+        _ if word & 0xffe0_001f == 0xd280_001f && number < 2 * CASES => InstructionKind::Mark(number),
         // TLBI of EL1: those of a page or a range have an odd last operand.
-        _ if word & 0xffff_f000 == 0xd508_8000 && word >> 5 & 1 != 0 => Kind::ForgetsPage,
-        _ if word & !0x1f == 0xd518_2000 => Kind::LoadsRoot,
-        _ if word & !0x1f == 0xd50b_7420 => Kind::Zeroes,
-        _ => Kind::Other,
+        _ if word & 0xffff_f000 == 0xd508_8000 && word >> 5 & 1 != 0 => InstructionKind::ForgetsPage,
+        _ if word & !0x1f == 0xd518_2000 => InstructionKind::LoadsRoot,
+        _ if word & !0x1f == 0xd50b_7420 => InstructionKind::Zeroes,
+        _ => InstructionKind::Other,
     }
 }
 
 /// Tells the kind of an x86 instruction from its bytes (the processor's manual, volume 2).
-fn kind_x86(bytes: &[u8]) -> Kind {
+fn kind_x86(bytes: &[u8]) -> InstructionKind {
     let mut rest = bytes;
     let mut repeats = false;
     while let [first, after @ ..] = rest {
@@ -225,13 +227,15 @@ fn kind_x86(bytes: &[u8]) -> Kind {
         [0x0f, 0x1f, 0x80, mark @ ..] if mark.len() == 4 => {
             let mark = mark.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
             let number = mark.wrapping_sub(MARK) as usize;
-            if number < 2 * CASES { Kind::Mark(number) } else { Kind::Other }
+            if number < 2 * CASES { InstructionKind::Mark(number) } else { InstructionKind::Other }
         }
-        [0xaa | 0xab, ..] if repeats => Kind::RepStos,
-        [0xa4 | 0xa5, ..] if repeats => Kind::RepMovs,
-        [0x0f, 0x01, modrm, ..] if modrm & 0xc0 != 0xc0 && modrm >> 3 & 7 == 7 => Kind::ForgetsPage,
-        [0x0f, 0x22, modrm, ..] if modrm >> 3 & 7 == 3 => Kind::LoadsRoot,
-        _ => Kind::Other,
+        [0xaa | 0xab, ..] if repeats => InstructionKind::RepStos,
+        [0xa4 | 0xa5, ..] if repeats => InstructionKind::RepMovs,
+        [0x0f, 0x01, modrm, ..] if modrm & 0xc0 != 0xc0 && modrm >> 3 & 7 == 7 => {
+            InstructionKind::ForgetsPage
+        }
+        [0x0f, 0x22, modrm, ..] if modrm >> 3 & 7 == 3 => InstructionKind::LoadsRoot,
+        _ => InstructionKind::Other,
     }
 }
 
@@ -242,34 +246,34 @@ mod tests {
     #[test]
     fn instructions_are_told_by_their_bytes() {
         for (bytes, expected) in [
-            (&[0xf3, 0x48, 0xab][..], Kind::RepStos),
-            (&[0xf3, 0xab], Kind::RepStos),
-            (&[0xf3, 0xa4], Kind::RepMovs),
-            (&[0xf3, 0x48, 0xa5], Kind::RepMovs),
-            (&[0xab], Kind::Other),
-            (&[0x0f, 0x01, 0x38], Kind::ForgetsPage),
-            (&[0x0f, 0x01, 0xf8], Kind::Other), // swapgs
-            (&[0x0f, 0x22, 0xd8], Kind::LoadsRoot),
-            (&[0x41, 0x0f, 0x22, 0xdc], Kind::LoadsRoot),
-            (&[0x0f, 0x22, 0xe0], Kind::Other), // cr4
-            (&[0x0f, 0x1f, 0x80, 0x03, 0x41, 0x54, 0x50], Kind::Mark(3)),
-            (&[0x0f, 0x1f, 0x80, 0, 0, 0, 0], Kind::Other),
-            (&[], Kind::Other),
+            (&[0xf3, 0x48, 0xab][..], InstructionKind::RepStos),
+            (&[0xf3, 0xab], InstructionKind::RepStos),
+            (&[0xf3, 0xa4], InstructionKind::RepMovs),
+            (&[0xf3, 0x48, 0xa5], InstructionKind::RepMovs),
+            (&[0xab], InstructionKind::Other),
+            (&[0x0f, 0x01, 0x38], InstructionKind::ForgetsPage),
+            (&[0x0f, 0x01, 0xf8], InstructionKind::Other), // swapgs
+            (&[0x0f, 0x22, 0xd8], InstructionKind::LoadsRoot),
+            (&[0x41, 0x0f, 0x22, 0xdc], InstructionKind::LoadsRoot),
+            (&[0x0f, 0x22, 0xe0], InstructionKind::Other), // cr4
+            (&[0x0f, 0x1f, 0x80, 0x03, 0x41, 0x54, 0x50], InstructionKind::Mark(3)),
+            (&[0x0f, 0x1f, 0x80, 0, 0, 0, 0], InstructionKind::Other),
+            (&[], InstructionKind::Other),
         ] {
             assert_eq!(kind_x86(bytes), expected, "{bytes:02x?}");
         }
         for (word, expected) in [
-            (0xd28a_807f_u32, Kind::Mark(3)),
-            (0xd28a_8060, Kind::Other),       // another register
-            (0xd28b_801f, Kind::Other),       // another number
-            (0xd508_83a0, Kind::ForgetsPage), // vale1is
-            (0xd508_8720, Kind::ForgetsPage), // vae1
-            (0xd508_8340, Kind::Other),       // aside1is
-            (0xd508_831f, Kind::Other),       // vmalle1is
-            (0xd518_2001, Kind::LoadsRoot),
-            (0xd518_2021, Kind::Other), // ttbr1
-            (0xd50b_7421, Kind::Zeroes),
-            (0xd503_201f, Kind::Other), // nop
+            (0xd28a_807f_u32, InstructionKind::Mark(3)),
+            (0xd28a_8060, InstructionKind::Other), // another register
+            (0xd28b_801f, InstructionKind::Other), // another number
+            (0xd508_83a0, InstructionKind::ForgetsPage), // vale1is
+            (0xd508_8720, InstructionKind::ForgetsPage), // vae1
+            (0xd508_8340, InstructionKind::Other), // aside1is
+            (0xd508_831f, InstructionKind::Other), // vmalle1is
+            (0xd518_2001, InstructionKind::LoadsRoot),
+            (0xd518_2021, InstructionKind::Other), // ttbr1
+            (0xd50b_7421, InstructionKind::Zeroes),
+            (0xd503_201f, InstructionKind::Other), // nop
         ] {
             assert_eq!(kind_a64(&word.to_le_bytes()), expected, "{word:08x}");
         }

@@ -46,7 +46,7 @@ pub struct Written {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Run {
+struct PageRun {
     next: u64,
     len: u64,
     began: u64,
@@ -57,13 +57,13 @@ struct Run {
 /// Accesses of one kind, followed.
 #[derive(Default)]
 struct Runs {
-    runs: [Run; FOLLOWED],
+    runs: [PageRun; FOLLOWED],
     clock: u64,
 }
 
 impl Runs {
     /// Follows an access; returns the run that it belongs to.
-    fn follow(&mut self, at: u64, size: u64, now: u64) -> Option<Run> {
+    fn follow(&mut self, at: u64, size: u64, now: u64) -> Option<PageRun> {
         self.clock += 1;
         let clock = self.clock;
         let run = match self.runs.iter().position(|run| run.len > 0 && run.next == at) {
@@ -73,9 +73,9 @@ impl Runs {
                 self.runs
                     .iter_mut()
                     .filter(|run| run.next - run.len == at)
-                    .for_each(|run| *run = Run::default());
+                    .for_each(|run| *run = PageRun::default());
                 let oldest = self.runs.iter_mut().min_by_key(|run| run.used)?;
-                *oldest = Run { next: at, began: now, ..Run::default() };
+                *oldest = PageRun { next: at, began: now, ..PageRun::default() };
                 oldest
             }
             None => return None,
@@ -87,7 +87,7 @@ impl Runs {
         let seen = *run;
         if run.len >= PAGE {
             // The next page begins a run of its own.
-            *run = Run::default();
+            *run = PageRun::default();
         }
         Some(seen)
     }
@@ -95,14 +95,14 @@ impl Runs {
 
 /// Follows the kernel's loads and stores.
 #[derive(Default)]
-pub struct Pages {
+pub struct PageWatch {
     loads: Runs,
     stores: Runs,
     /// Instructions executed when loads had last gone through a page.
     loaded: u64,
 }
 
-impl Pages {
+impl PageWatch {
     /// Notes a load of `size` bytes.
     pub fn load(&mut self, at: u64, size: u64, now: u64) {
         if let Some(run) = self.loads.follow(at, size, now)
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_page_of_stores_is_cleared_and_one_with_loads_is_copied() {
-        let (mut pages, mut written) = (Pages::default(), Written::default());
+        let (mut pages, mut written) = (PageWatch::default(), Written::default());
         for word in 0..512 {
             pages.store(0x1000 + word * 8, 8, By::RepStos, 10 + word, &mut written);
         }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_looks_at_entries_and_a_page_that_was_begun_twice() {
-        let (mut pages, mut written) = (Pages::default(), Written::default());
+        let (mut pages, mut written) = (PageWatch::default(), Written::default());
         for word in 0..512 {
             pages.load(0x7000 + word * 8, 8, word * 20);
             pages.store(0x9000 + word * 8, 8, By::Stores, word * 20, &mut written);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_in_between_loses_no_page_and_parts_are_none() {
-        let (mut pages, mut written) = (Pages::default(), Written::default());
+        let (mut pages, mut written) = (PageWatch::default(), Written::default());
         for word in 0..512 {
             pages.store(0x1000 + word * 8, 8, By::RepStos, word, &mut written);
             if word == 100 {

@@ -9,8 +9,8 @@ use crate::caches::{self, LINE};
 use crate::groups;
 use crate::pages::By;
 use crate::{
-    BEGUN, CASES, COUNTER, FORGOTTEN, IS_A64, KERNEL, KERNEL_START, Kind, OUT, PROFILED, PROGRAMS, ROOTS,
-    ZEROED, count_of, kind_a64, kind_x86,
+    BEGUN, CASES, COUNTER, FORGOTTEN, IS_A64, InstructionKind, KERNEL, KERNEL_START, OUT, PROFILED, PROGRAMS,
+    ROOTS, ZEROED, count_of, kind_a64, kind_x86,
 };
 
 /// The version of the interface that this plugin is written for.
@@ -109,7 +109,7 @@ extern "C" fn translated(_: Id, block: *mut Block) {
             let kind = if IS_A64.load(Relaxed) { kind_a64(bytes) } else { kind_x86(bytes) };
             if at < KERNEL_START.load(Relaxed) {
                 counts(&PROGRAMS);
-                if let Kind::Mark(mark) = kind {
+                if let InstructionKind::Mark(mark) = kind {
                     let mark = core::ptr::without_provenance_mut(mark);
                     api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, mark);
                 }
@@ -123,16 +123,16 @@ extern "C" fn translated(_: Id, block: *mut Block) {
                 counts(count);
             }
             let by = match kind {
-                Kind::RepStos => By::RepStos,
-                Kind::RepMovs => By::RepMovs,
+                InstructionKind::RepStos => By::RepStos,
+                InstructionKind::RepMovs => By::RepMovs,
                 _ => By::Stores,
             };
             let (which, data) = (LOADS_AND_STORES, core::ptr::without_provenance_mut(by as usize));
             api::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, NO_REGISTERS, which, data);
             match kind {
-                Kind::ForgetsPage => counts(&FORGOTTEN),
-                Kind::LoadsRoot => counts(&ROOTS),
-                Kind::Zeroes => counts(&ZEROED),
+                InstructionKind::ForgetsPage => counts(&FORGOTTEN),
+                InstructionKind::LoadsRoot => counts(&ROOTS),
+                InstructionKind::Zeroes => counts(&ZEROED),
                 _ => {}
             }
         }

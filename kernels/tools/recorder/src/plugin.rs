@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use kernel_plugin::{self as api, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS, STORES};
 
-use crate::decode::{Arch, Kind};
+use crate::decode::{InstructionEffect, RecordedArch};
 use crate::recorder::{Access, Recorder};
 use crate::setup::Setup;
 
@@ -23,7 +23,7 @@ fn recorder() -> MutexGuard<'static, Option<Recorder>> {
 /// An instruction that is recorded when it is executed.
 struct Instruction {
     pc: u64,
-    kind: Kind,
+    kind: InstructionEffect,
 }
 
 extern "C" fn executed(cpu: c_uint, data: *mut c_void) {
@@ -79,7 +79,7 @@ extern "C" fn translated(_: Id, block: *mut Block) {
                 continue;
             }
             api::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, NO_REGISTERS, which, data);
-            if let Some(kind) = Arch::kind(arch, bytes) {
+            if let Some(kind) = RecordedArch::kind(arch, bytes) {
                 let data = Box::into_raw(Box::new(Instruction { pc, kind }));
                 api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, executed, NO_REGISTERS, data.cast());
             }

@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt as _;
 use ptarmigan_kernel_mailbox::{COUNTED, COUNTS, CPUS, WORDS, code};
 use ptsan_log::{AccessKind, Architecture, Content, Encoder, Header, Record, Scope, Written};
 
-use crate::decode::{Arch, Kind};
+use crate::decode::{InstructionEffect, RecordedArch};
 use crate::runs::stores;
 use crate::setup::Setup;
-use crate::tables::{PAGE, Tables};
+use crate::tables::{PAGE, RecordedTables};
 
 const WORD: u64 = 8;
 
@@ -30,14 +30,14 @@ pub struct Access {
 }
 
 /// Stores of one instruction to consecutive addresses.
-struct Run {
+struct StoreRun {
     pc: u64,
     bytes: Range<u64>,
 }
 
 /// The state of a CPU.
 #[derive(Default)]
-struct Cpu {
+struct RecordedCpu {
     operands: Option<[u64; 2]>,
     /// It has a root loaded that was announced.
     runs: bool,
@@ -51,10 +51,10 @@ pub struct Recorder {
     setup: Setup,
     ram: File,
     log: Encoder<Written<BufWriter<File>>>,
-    cpus: Vec<Cpu>,
-    tables: Tables,
+    cpus: Vec<RecordedCpu>,
+    tables: RecordedTables,
     spaces: HashSet<u64>,
-    run: Option<Run>,
+    run: Option<StoreRun>,
     /// Between the guest's messages that it begins and ends.
     on: bool,
     /// How often the word that is counted had been stored when the plugin was called, and how often
@@ -73,18 +73,18 @@ impl Recorder {
         let ram = File::open(&setup.ram).map_err(|e| format!("{}: {e}", setup.ram))?;
         let out = File::create(&setup.out).map_err(|e| format!("{}: {e}", setup.out))?;
         let header = match setup.arch {
-            Arch::X86_64 => Header::new(Architecture::X86_64, setup.cpus),
-            Arch::Riscv64 => Header { asids: true, ..Header::new(Architecture::Sv39, setup.cpus) },
+            RecordedArch::X86_64 => Header::new(Architecture::X86_64, setup.cpus),
+            RecordedArch::Riscv64 => Header { asids: true, ..Header::new(Architecture::Sv39, setup.cpus) },
         };
         let log = Encoder::new(Written(BufWriter::new(out)), &header);
         let log = log.map_err(|e| format!("{}: {e}", setup.out))?;
-        let cpus = (0..setup.cpus).map(|_| Cpu::default()).collect();
+        let cpus = (0..setup.cpus).map(|_| RecordedCpu::default()).collect();
         Ok(Self {
             setup,
             ram,
             log,
             cpus,
-            tables: Tables::default(),
+            tables: RecordedTables::default(),
             spaces: HashSet::new(),
             run: None,
             on: false,
@@ -128,12 +128,13 @@ impl Recorder {
     }
 
     /// The guest executes an instruction of address translation.
-    pub fn executes(&mut self, cpu: u16, pc: u64, kind: Kind) {
+    pub fn executes(&mut self, cpu: u16, pc: u64, kind: InstructionEffect) {
         let Some(state) = self.cpus.get_mut(usize::from(cpu)).filter(|_| self.on) else { return };
         let operands = state.operands.take();
-        let (true, Some([first, second])) =
-            (kind != Kind::Unknown, operands.or((kind == Kind::All).then_some([0; 2])))
-        else {
+        let (true, Some([first, second])) = (
+            kind != InstructionEffect::Unknown,
+            operands.or((kind == InstructionEffect::All).then_some([0; 2])),
+        ) else {
             // The CPU may have anything loaded now.
             if std::mem::take(&mut state.runs) {
                 self.event(pc, &Record::Leave { cpu });
@@ -143,13 +144,15 @@ impl Recorder {
         };
         let page = Scope::EverySpace { start: first, end: first.saturating_add(1), stride: PAGE };
         let scope = match kind {
-            Kind::LoadsRoot => return self.root_loaded(cpu, pc, first, second),
-            Kind::Page => page,
-            Kind::PageInSpace => Scope::Page { space: second, va: first },
-            Kind::Space => Scope::Space(second),
-            Kind::All | Kind::Unknown => Scope::All,
+            InstructionEffect::LoadsRoot => return self.root_loaded(cpu, pc, first, second),
+            InstructionEffect::Page => page,
+            InstructionEffect::PageInSpace => Scope::Page { space: second, va: first },
+            InstructionEffect::Space => Scope::Space(second),
+            InstructionEffect::All | InstructionEffect::Unknown => Scope::All,
         };
-        if matches!(kind, Kind::PageInSpace | Kind::Space) && self.spaces.insert(second) {
+        if matches!(kind, InstructionEffect::PageInSpace | InstructionEffect::Space)
+            && self.spaces.insert(second)
+        {
             self.event(pc, &Record::SpaceCreated { space: second });
         }
         self.event(
@@ -195,7 +198,7 @@ impl Recorder {
             return self.event(pc, &Record::Leave { cpu });
         }
         // Without numbers in hardware, a space is called by its root.
-        let space = if self.setup.arch == Arch::X86_64 { root } else { asid };
+        let space = if self.setup.arch == RecordedArch::X86_64 { root } else { asid };
         self.spaces.insert(space);
         self.event(pc, &Record::RootLoaded { cpu, root, space, flushes: false });
     }
@@ -290,7 +293,7 @@ impl Recorder {
             }
             _ => {
                 self.end_run();
-                self.run = Some(Run { pc: access.pc, bytes: phys..end });
+                self.run = Some(StoreRun { pc: access.pc, bytes: phys..end });
             }
         }
         self.cpus.iter_mut().for_each(|cpu| cpu.seen.clear());
@@ -298,7 +301,7 @@ impl Recorder {
 
     /// Writes the stores that have not been written.
     fn end_run(&mut self) {
-        let Some(Run { pc, bytes: Range { start, end } }) = self.run.take() else { return };
+        let Some(StoreRun { pc, bytes: Range { start, end } }) = self.run.take() else { return };
         let content = self.tables.content(start);
         let content = content[..content.len().min((end - start) as usize)].to_vec();
         for record in stores(start, &content) {

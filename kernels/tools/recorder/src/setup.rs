@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::decode::Arch;
+use crate::decode::RecordedArch;
 
 /// The options of a recording: its subject, its source and its log.
 pub struct Setup {
     /// The architecture.
-    pub arch: Arch,
+    pub arch: RecordedArch,
     /// The number of CPUs.
     pub cpus: u16,
     /// The physical address of the mailbox.
@@ -37,8 +37,8 @@ impl Setup {
         let mut take = |name| given.remove(name).ok_or(format!("{name}= is missing"));
         let setup = Setup {
             arch: match take("arch")? {
-                "x86_64" => Arch::X86_64,
-                "riscv64" => Arch::Riscv64,
+                "x86_64" => RecordedArch::X86_64,
+                "riscv64" => RecordedArch::Riscv64,
                 other => return Err(format!("arch={other}: there are x86_64 and riscv64")),
             },
             cpus: take("cpus")?.parse().map_err(|e| format!("cpus=: {e}"))?,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// Bytes of a page. Tables are whole pages.
 pub const PAGE: u64 = 4096;
 
-struct Table {
+struct RecordedTable {
     /// It has been announced, and not been freed since.
     live: bool,
     bytes: [u8; PAGE as usize],
@@ -13,9 +13,9 @@ struct Table {
 
 /// Pages that are tables, or have been.
 #[derive(Default)]
-pub struct Tables(HashMap<u64, Table>);
+pub struct RecordedTables(HashMap<u64, RecordedTable>);
 
-impl Tables {
+impl RecordedTables {
     /// Whether the page at `phys` has ever been a table.
     pub fn knows(&self, phys: u64) -> bool {
         self.0.contains_key(&(phys / PAGE))
@@ -29,7 +29,7 @@ impl Tables {
     /// A page has become a table. Calls `differs` for each run of bytes that differ from the log,
     /// with its offset.
     pub fn allocated(&mut self, phys: u64, now: &[u8; PAGE as usize], mut differs: impl FnMut(usize, &[u8])) {
-        let zero = || Table { live: true, bytes: [0; PAGE as usize] };
+        let zero = || RecordedTable { live: true, bytes: [0; PAGE as usize] };
         let table = self.0.entry(phys / PAGE).or_insert_with(zero);
         table.live = true;
         // By words, so that runs are few.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn only_what_the_log_does_not_say_differs() {
-        let mut tables = Tables::default();
+        let mut tables = RecordedTables::default();
         let mut page = [0; PAGE as usize];
         let mut runs = Vec::new();
         (page[16], page[31], page[4095]) = (1, 2, 3);

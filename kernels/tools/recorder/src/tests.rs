@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ptarmigan_kernel_mailbox::{COUNTED, COUNTS, code};
 use ptsan_log::{AccessKind, Content, Reader, Record, Scope};
 
-use crate::decode::{Arch, Kind};
+use crate::decode::{InstructionEffect, RecordedArch};
 use crate::recorder::{Access, Recorder};
 use crate::setup::Setup;
 
@@ -16,13 +16,13 @@ const MAILBOX: u64 = 0x1000;
 const BASE: u64 = 0x8000_0000;
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
 
-struct Guest {
+struct RecordedGuest {
     recorder: Recorder,
     files: [PathBuf; 2],
 }
 
-impl Guest {
-    fn new(arch: Arch) -> Self {
+impl RecordedGuest {
+    fn new(arch: RecordedArch) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         let files = ["ram", "log"].map(|name| {
@@ -38,7 +38,7 @@ impl Guest {
             out: files[1].display().to_string(),
             accesses: true,
         };
-        Guest { recorder: Recorder::new(setup).unwrap_or_else(|e| panic!("{e}")), files }
+        RecordedGuest { recorder: Recorder::new(setup).unwrap_or_else(|e| panic!("{e}")), files }
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {
@@ -81,15 +81,15 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for RecordedGuest {
     fn drop(&mut self) {
         self.files.iter().for_each(|file| _ = fs::remove_file(file));
     }
 }
 
 #[test]
-fn stores_to_tables_are_recorded_with_their_values_and_no_others_are() {
-    let mut guest = Guest::new(Arch::Riscv64);
+fn only_stores_to_tables_are_recorded_with_values() {
+    let mut guest = RecordedGuest::new(RecordedArch::Riscv64);
     guest.store(0, KERNEL, 0x4000, 1);
     guest.begin();
     guest.store(0, KERNEL, 0x4008, 2);
@@ -122,24 +122,29 @@ fn stores_to_tables_are_recorded_with_their_values_and_no_others_are() {
 }
 
 #[test]
-fn an_instruction_is_recorded_when_it_is_executed_with_its_own_operands() {
-    let mut guest = Guest::new(Arch::Riscv64);
+fn an_executed_instruction_is_recorded_with_its_operands() {
+    let mut guest = RecordedGuest::new(RecordedArch::Riscv64);
     guest.begin();
     guest.table(0x4000, 2);
     let operands =
-        |guest: &mut Guest, cpu, first, second| guest.send(cpu, code::OPERAND, [first, second, 0, 0]);
+        |guest: &mut RecordedGuest, cpu, first, second| guest.send(cpu, code::OPERAND, [first, second, 0, 0]);
     operands(&mut guest, 0, BASE + 0x4000, 7);
     // One that is left out, on the other CPU.
     operands(&mut guest, 1, 0xdead, 9);
-    guest.recorder.executes(0, KERNEL, Kind::LoadsRoot);
-    for kind in [Kind::Page, Kind::PageInSpace, Kind::Space, Kind::All] {
+    guest.recorder.executes(0, KERNEL, InstructionEffect::LoadsRoot);
+    for kind in [
+        InstructionEffect::Page,
+        InstructionEffect::PageInSpace,
+        InstructionEffect::Space,
+        InstructionEffect::All,
+    ] {
         operands(&mut guest, 0, 0x5000, 8);
         guest.recorder.executes(0, KERNEL, kind);
     }
     operands(&mut guest, 0, BASE + 0x9000, 0);
-    guest.recorder.executes(0, KERNEL, Kind::LoadsRoot);
+    guest.recorder.executes(0, KERNEL, InstructionEffect::LoadsRoot);
     // Operands are used once.
-    guest.recorder.executes(0, KERNEL, Kind::Page);
+    guest.recorder.executes(0, KERNEL, InstructionEffect::Page);
     let seen = guest.records(|record, _| match record {
         Record::RootLoaded { .. }
         | Record::Invalidate { .. }
@@ -172,13 +177,13 @@ fn an_instruction_is_recorded_when_it_is_executed_with_its_own_operands() {
 
 #[test]
 fn an_access_is_recorded_again_only_when_something_has_happened() {
-    let mut guest = Guest::new(Arch::X86_64);
+    let mut guest = RecordedGuest::new(RecordedArch::X86_64);
     guest.begin();
     guest.table(0x4000, 3);
     let load = Access { cpu: 0, pc: KERNEL, at: 0x7008, store: false };
     guest.recorder.accessed(load);
     guest.send(0, code::OPERAND, [BASE + 0x4000, 0, 0, 0]);
-    guest.recorder.executes(0, KERNEL, Kind::LoadsRoot);
+    guest.recorder.executes(0, KERNEL, InstructionEffect::LoadsRoot);
     guest.recorder.accessed(load);
     guest.recorder.accessed(Access { at: 0x7010, ..load });
     guest.recorder.accessed(Access { store: true, pc: 0x400, ..load });
@@ -194,11 +199,11 @@ fn an_access_is_recorded_again_only_when_something_has_happened() {
 
 #[test]
 fn accesses_of_the_firmware_are_not_recorded() {
-    let mut guest = Guest::new(Arch::Riscv64);
+    let mut guest = RecordedGuest::new(RecordedArch::Riscv64);
     guest.begin();
     guest.table(0x4000, 2);
     guest.send(0, code::OPERAND, [BASE + 0x4000, 7, 0, 0]);
-    guest.recorder.executes(0, KERNEL, Kind::LoadsRoot);
+    guest.recorder.executes(0, KERNEL, InstructionEffect::LoadsRoot);
     for pc in [0x8000_040c, 0x801f_fffe, 0x8020_0000, 0x10_0000_0000, KERNEL] {
         guest.recorder.accessed(Access { cpu: 0, pc, at: pc & 0xffff_f000, store: false });
     }
@@ -208,7 +213,7 @@ fn accesses_of_the_firmware_are_not_recorded() {
 
 #[test]
 fn a_plugin_that_is_called_before_the_store_records_nothing() {
-    let mut guest = Guest::new(Arch::X86_64);
+    let mut guest = RecordedGuest::new(RecordedArch::X86_64);
     for n in 1..=COUNTS {
         let at = MAILBOX + COUNTED as u64 * 8;
         guest.recorder.stored(Access { cpu: 0, pc: KERNEL, at: KERNEL, store: true }, BASE + at, 8);
@@ -216,6 +221,6 @@ fn a_plugin_that_is_called_before_the_store_records_nothing() {
     }
     guest.send(0, code::BEGIN, [0; 4]);
     assert!(guest.recorder.end().is_err_and(|e| e.contains("of 64 stores, 0 were visible")));
-    let mut silent = Guest::new(Arch::X86_64);
+    let mut silent = RecordedGuest::new(RecordedArch::X86_64);
     assert!(silent.recorder.end().is_err_and(|e| e.contains("announce")));
 }

@@ -6,7 +6,7 @@ use crate::repository;
 use clap::Args;
 use kernel_boot::board::{Board, Boards};
 use kernel_boot::debian::{Debian, LINUX_6_1, vmlinuz};
-use kernel_boot::guest::{Boot, Ended, Limits};
+use kernel_boot::guest::{Boot, BootLimits, Ended};
 use kernel_boot::image::Image;
 use kernel_boot::{Scratch, archive, here, output};
 use std::path::PathBuf;
@@ -172,7 +172,7 @@ impl Guests<'_> {
             words: format!("console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=1 {}", ours.words),
             ..ours.clone()
         };
-        let limits = Limits::from_environment(1800, 64 << 20)?;
+        let limits = BootLimits::from_environment(1800, 64 << 20)?;
         Ok((linux.run(&limits, self.shows)?, ours.run(&limits, self.shows)?))
     }
 }

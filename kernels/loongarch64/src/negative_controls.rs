@@ -2,7 +2,7 @@
 //! (`without=flush`). A run in which something is left out must fail, but for ASIDs: a kernel works
 //! without, as long as the CPU forgets the space before when it loads another one.
 
-ptarmigan_kernel_base::parts! {
+ptarmigan_kernel_base::negative_controls! {
     /// The CPU keeps pages of spaces.
     Flush = "flush",
     /// The TLB keeps entries that were not valid or not dirty when they became so.

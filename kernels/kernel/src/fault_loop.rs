@@ -17,15 +17,15 @@ use crate::counts::{Count, FAULTS_SERVED};
 const MOST: u32 = 1 << 20;
 
 /// A CPU's record of its last such faults, which it alone writes.
-pub struct Stuck {
+pub struct FaultLoop {
     in_a_row: AtomicU32,
     progress: AtomicU64,
 }
 
-impl Stuck {
+impl FaultLoop {
     /// Makes the record of a CPU that has had no such fault.
     pub const fn new() -> Self {
-        Stuck { in_a_row: AtomicU32::new(0), progress: AtomicU64::new(0) }
+        FaultLoop { in_a_row: AtomicU32::new(0), progress: AtomicU64::new(0) }
     }
 }
 

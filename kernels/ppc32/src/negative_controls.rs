@@ -1,11 +1,11 @@
 //! Negative controls: parts that the kernel leaves out on purpose, by boot argument
 //! (`without=tlbie`). A run in which something is left out must fail.
 
-use ptarmigan_kernel_base::without;
+use ptarmigan_kernel_base::negative_controls;
 
 use crate::mmu;
 
-ptarmigan_kernel_base::parts! {
+ptarmigan_kernel_base::negative_controls! {
     /// Pages of spaces are removed from the hash table, and TLBs keep them.
     Tlbie = "tlbie",
     /// TLBs forget pages of spaces, and the hash table keeps them.
@@ -24,7 +24,7 @@ const ARGUMENTS: u64 = 0x8000;
 /// The boot arguments, up to the first zero.
 pub fn arguments() -> &'static str {
     // SAFETY: 1. Memory between the vectors and the image, which is never written to.
-    unsafe { without::arguments(mmu::direct(ARGUMENTS)) }
+    unsafe { negative_controls::arguments(mmu::direct(ARGUMENTS)) }
 }
 
 /// Reads the boot arguments; false if they name something that is not known.

@@ -36,7 +36,7 @@ const KNOWN: [&str; 20] = [
 
 /// A word for process 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word<'a> {
+pub struct InitWord<'a> {
     /// The part before its `=`, or all of it.
     pub key: &'a str,
     /// The part behind its `=`.
@@ -45,10 +45,10 @@ pub struct Word<'a> {
     after_end: bool,
 }
 
-impl<'a> Word<'a> {
+impl<'a> InitWord<'a> {
     /// Makes a variable of the environment.
     pub const fn variable(key: &'a str, value: &'a str) -> Self {
-        Word { key, value: Some(value), after_end: false }
+        InitWord { key, value: Some(value), after_end: false }
     }
 
     /// Whether it is a variable of the environment.
@@ -100,16 +100,16 @@ impl<'a> Word<'a> {
             Some(value) => {
                 let inner = value.strip_prefix('"').map(last);
                 let value = inner.unwrap_or(if is_quoted { last(value) } else { value });
-                Word { key, value: Some(value), after_end }
+                InitWord { key, value: Some(value), after_end }
             }
-            None => Word { key: if is_quoted { last(key) } else { key }, value: None, after_end },
+            None => InitWord { key: if is_quoted { last(key) } else { key }, value: None, after_end },
         };
         (word, rest)
     }
 }
 
 /// Returns the words of a command line that process 1 gets, in order.
-pub fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
+pub fn words(text: &str) -> impl Iterator<Item = InitWord<'_>> {
     let (mut rest, mut after_end) = (text, false);
     let all = core::iter::from_fn(move || {
         loop {
@@ -118,14 +118,14 @@ pub fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
                 return None;
             }
             let word;
-            (word, rest) = Word::read(rest, after_end);
+            (word, rest) = InitWord::read(rest, after_end);
             if after_end || (word.key, word.value) != (END, None) {
                 return Some(word);
             }
             after_end = true;
         }
     });
-    all.filter(Word::is_passed)
+    all.filter(InitWord::is_passed)
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    fn text(word: &Word<'_>) -> String {
+    fn text(word: &InitWord<'_>) -> String {
         let mut room = [0; 100];
         let n = word.write(&mut room).expect("room for it");
         String::from_utf8(room[..n].to_vec()).expect("a text")
@@ -143,7 +143,7 @@ mod tests {
 
     /// The arguments and the variables of a command line.
     fn split(line: &str) -> (Vec<String>, Vec<String>) {
-        let (variables, arguments): (Vec<_>, Vec<_>) = words(line).partition(Word::is_variable);
+        let (variables, arguments): (Vec<_>, Vec<_>) = words(line).partition(InitWord::is_variable);
         (arguments.iter().map(text).collect(), variables.iter().map(text).collect())
     }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_the_kernel_does_not_know_are_variables_and_arguments() {
+    fn unknown_words_are_variables_and_arguments() {
         let (arguments, variables) =
             split("single ro low=48M init=/x tables=4000 quicklist=off tlb.model=x HOME=/root e.f=1 e.f 5");
         assert_eq!(arguments, ["single", "5"]);

@@ -6,7 +6,7 @@
 //! of links: what is wrong without barriers, without breaks, or without forgetting these, the
 //! sanitizer finds (`crates/ptarmigan-ptsan/tests`).
 
-ptarmigan_kernel_base::parts! {
+ptarmigan_kernel_base::negative_controls! {
     /// CPUs keep pages of spaces.
     Flush = "flush",
     /// CPUs keep pages of the kernel's half.

@@ -9,29 +9,39 @@ static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the boot arguments, at most, where no firmware hands them over.
 const ARGUMENTS: usize = 256;
 
-/// Defines the parts of an image besides those of the [machine](crate::machine), each with its name
-/// in boot arguments: the type `Part`, and the functions `read` and `leaves_out`.
+/// Defines the parts that an image can leave out, each with its name in boot arguments: the type
+/// `NegativeControl`, and the functions `read` and `leaves_out`. Those of the
+/// [machine](crate::machine) come before them.
+///
+/// `if CONDITION;` in front makes the functions do something in images for which it holds only,
+/// and leaves out the parts of the machine.
 #[macro_export]
-macro_rules! parts {
-    ($($(#[$doc:meta])* $part:ident = $name:literal,)+) => {
+macro_rules! negative_controls {
+    (if $is_built:expr; $($(#[$doc:meta])* $part:ident = $name:literal,)+) => {
+        $crate::negative_controls!(@ $is_built, 0, [], $($(#[$doc])* $part = $name,)+);
+    };
+    (@ $is_built:expr, $first:expr, [$($of_machine:literal),*], $($(#[$doc:meta])* $part:ident = $name:literal,)+) => {
         /// A part that can be left out.
-        #[derive(Clone, Copy, PartialEq, Eq)]
-        pub enum Part {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum NegativeControl {
             $($(#[$doc])* $part,)+
         }
 
         /// Reads the boot arguments; false if they name a part that is not known.
         pub fn read(arguments: &str) -> bool {
-            const { assert!($crate::machine::CLEAR == 0 && $crate::machine::COPY == 1) };
-            $crate::without::read(arguments, &["clear", "copy", $($name),+])
+            !$is_built || $crate::negative_controls::read(arguments, &[$($of_machine,)* $($name),+])
         }
 
-        /// Whether `part` is left out.
+        /// Returns whether `part` is left out.
         #[inline]
-        pub fn leaves_out(part: Part) -> bool {
-            // Behind those of the machine.
-            $crate::without::leaves_out($crate::machine::COPY + 1 + part as u32)
+        pub fn leaves_out(part: NegativeControl) -> bool {
+            $is_built && $crate::negative_controls::leaves_out($first + part as u32)
         }
+    };
+    ($($(#[$doc:meta])* $part:ident = $name:literal,)+) => {
+        const _: () = assert!($crate::machine::CLEAR == 0 && $crate::machine::COPY == 1);
+        $crate::negative_controls!(@ true, $crate::machine::COPY + 1, ["clear", "copy"], $($(#[$doc])* $part = $name,)+);
     };
 }
 

@@ -1,8 +1,8 @@
 //! Counts the pages that a space shows: of each object, and in all.
 //!
-//! Every change of areas takes away the pages that its range showed before and adds those that it
-//! shows afterwards ([`Shown::remove`], [`Shown::add`]). So the time of a call depends on the areas
-//! in its own range only.
+//! Every change of areas takes away the pages that its range showed before
+//! ([`MappedPages::remove`]) and adds the pages that it shows afterwards ([`MappedPages::add`]). So
+//! the time of a call depends on the areas in its own range only.
 //!
 //! The first objects have places in the record of the space, [`INLINE`] of them. The others have
 //! theirs in pages, by their numbers ([`Grown`]), so that a count is found without a search. A page
@@ -18,14 +18,14 @@ use crate::grown::{Grown, Page};
 /// Objects that have places in the record of the space.
 const INLINE: usize = 64;
 #[derive(Clone, Copy)]
-struct Part {
+struct ObjectPages {
     object: u32,
     pages: u64,
 }
 
 /// Counts of the pages that the areas of a space show.
-pub struct Shown {
-    parts: [Part; INLINE],
+pub struct MappedPages {
+    parts: [ObjectPages; INLINE],
     len: usize,
     pages: u64,
     more: More,
@@ -122,13 +122,18 @@ impl More {
     }
 }
 
-impl Shown {
+impl MappedPages {
     /// Makes the counts of a space without areas.
     pub const fn new() -> Self {
-        Shown { parts: [Part { object: 0, pages: 0 }; INLINE], len: 0, pages: 0, more: More::new() }
+        MappedPages {
+            parts: [ObjectPages { object: 0, pages: 0 }; INLINE],
+            len: 0,
+            pages: 0,
+            more: More::new(),
+        }
     }
 
-    fn used(&self) -> &[Part] {
+    fn used(&self) -> &[ObjectPages] {
         self.parts.get(..self.len).unwrap_or_default()
     }
 
@@ -139,7 +144,7 @@ impl Shown {
     /// Those of `new`; some objects have no place then.
     pub fn copy_from(
         &mut self,
-        other: &Shown,
+        other: &MappedPages,
         new: impl FnMut() -> Result<Place<Page>, Errno>,
     ) -> Result<(), Errno> {
         let used = other.used();
@@ -185,7 +190,7 @@ impl Shown {
             return Ok(false);
         }
         let Some(part) = self.parts.get_mut(self.len) else { return self.more.begin(object, new) };
-        *part = Part { object, pages: 0 };
+        *part = ObjectPages { object, pages: 0 };
         self.len += 1;
         Ok(true)
     }
@@ -194,9 +199,9 @@ impl Shown {
     /// yet, or of one; true if they are two.
     pub fn begin_only(&mut self, object: u32, other: Option<u32>) -> bool {
         let other = other.filter(|other| *other != object);
-        (self.parts[0], self.len, self.pages) = (Part { object, pages: 0 }, 1, 0);
+        (self.parts[0], self.len, self.pages) = (ObjectPages { object, pages: 0 }, 1, 0);
         if let Some(object) = other {
-            (self.parts[1], self.len) = (Part { object, pages: 0 }, 2);
+            (self.parts[1], self.len) = (ObjectPages { object, pages: 0 }, 2);
         }
         other.is_some()
     }
@@ -213,7 +218,7 @@ impl Shown {
         }
     }
 
-    fn part(&mut self, object: u32) -> Option<&mut Part> {
+    fn part(&mut self, object: u32) -> Option<&mut ObjectPages> {
         self.parts.get_mut(..self.len)?.iter_mut().find(|part| part.object == object)
     }
 
@@ -301,7 +306,7 @@ mod tests {
     #[test]
     fn an_object_goes_with_its_last_page_and_not_before() {
         for others in [0, INLINE as u32] {
-            let mut shown = Shown::new();
+            let mut shown = MappedPages::new();
             for object in 1..=others {
                 assert_eq!(shown.begin(object + 1000, page), Ok(true));
                 shown.add(&area(0, 1, object + 1000), range(0, 1));
@@ -322,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_space_shows_all_objects_that_there_are() {
-        let (mut shown, mut model) = (Shown::new(), BTreeMap::new());
+        let (mut shown, mut model) = (MappedPages::new(), BTreeMap::new());
         let mut random = 1u64;
         for turn in 0..10_000 {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -340,7 +345,7 @@ mod tests {
             }
         }
         let all: Vec<u32> = model.keys().copied().collect();
-        let sorted = |shown: &Shown| {
+        let sorted = |shown: &MappedPages| {
             let mut objects = Vec::new();
             shown.each_object(|object| objects.push(object));
             objects.sort_unstable();
@@ -348,7 +353,7 @@ mod tests {
         };
         assert!(all.len() > 1000 && sorted(&shown) == all);
         assert_eq!(shown.pages(), model.values().sum());
-        let mut copy = Shown::new();
+        let mut copy = MappedPages::new();
         assert_eq!(copy.copy_from(&shown, page), Ok(()));
         assert!(sorted(&copy) == all && copy.pages() == shown.pages() && copy.take_gone().is_none());
         copy.restart();
@@ -362,7 +367,7 @@ mod tests {
 
     #[test]
     fn without_memory_the_record_has_no_more_places_than_its_own() {
-        let (mut shown, all) = (Shown::new(), INLINE as u32);
+        let (mut shown, all) = (MappedPages::new(), INLINE as u32);
         for object in 1..=all {
             assert_eq!(shown.begin(object, no_page), Ok(true));
             shown.add(&area(u64::from(object), u64::from(object) + 1, object), range(0, 1 << 20));
@@ -375,13 +380,13 @@ mod tests {
         assert_eq!((shown.begin(all + 1, no_page), shown.take_gone()), (Ok(true), Some(all + 1)));
         // The copy of a space fails as a whole.
         assert_eq!((shown.begin(3, page), shown.begin(all + 1, page)), (Ok(true), Ok(true)));
-        let mut copy = Shown::new();
+        let mut copy = MappedPages::new();
         assert_eq!(copy.copy_from(&shown, no_page), Err(Errno::ENOMEM));
     }
 
     #[test]
     fn stacks_are_not_counted_as_the_library_lets_them_grow() {
-        let mut shown = Shown::new();
+        let mut shown = MappedPages::new();
         let stack = Area::new(range(5, 9), AreaFlags::WRITE.with(AreaFlags::GROWS_DOWN), 0);
         shown.add(&stack, range(0, 100));
         assert_eq!(shown.pages(), 0);

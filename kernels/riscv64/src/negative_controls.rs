@@ -2,7 +2,7 @@
 //! (`without=flush`). A run in which something is left out must fail, but for ASIDs: a kernel works
 //! without, as long as it fences when it changes roots.
 
-ptarmigan_kernel_base::parts! {
+ptarmigan_kernel_base::negative_controls! {
     /// Harts do not flush.
     Flush = "flush",
     /// Software interrupts are not sent.

@@ -5,18 +5,18 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A value that is made once, at boot, and then only read.
-pub struct Late<T> {
+pub struct OnceCell<T> {
     made: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
 // SAFETY: it is written once, before `made` says so, and only read after.
-unsafe impl<T: Send + Sync> Sync for Late<T> {}
+unsafe impl<T: Send + Sync> Sync for OnceCell<T> {}
 
-impl<T> Late<T> {
+impl<T> OnceCell<T> {
     /// Makes a place without a value.
     pub const fn new() -> Self {
-        Late { made: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
+        OnceCell { made: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
     /// Makes the value.
