@@ -78,7 +78,7 @@ mod hashed;
 mod memory;
 mod mmu;
 mod pages;
-mod told;
+mod store_hook;
 mod traits;
 
 pub use arch::Watchable;
@@ -87,5 +87,5 @@ pub use conform::{Nonconforming, conform, conforms_to};
 pub use hashed::{HashUse, HashedMmu, hash_size};
 pub use memory::HostMemory;
 pub use mmu::SoftMmu;
-pub use told::{Told, ToldSlot};
+pub use store_hook::{Told, ToldSlot};
 pub use traits::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled};

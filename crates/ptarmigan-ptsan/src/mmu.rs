@@ -1,7 +1,7 @@
 //! The software MMUs of a host's CPUs, driven by the library's invalidations.
 use crate::block::HashMemory;
 use crate::memory::HostMemory;
-use crate::told;
+use crate::store_hook;
 use crate::traits::{Interrupting, MmuTraits};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
@@ -123,7 +123,7 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
                 false => sanitizer.entry_written(memory, at as u64),
             });
         };
-        told::tell(&hook, f)
+        store_hook::tell(&hook, f)
     }
 
     /// Makes an access on a CPU; returns whether it is let through.

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_a_format_is_another_format_and_no_other_number_is_one() {
+    fn every_format_number_is_a_distinct_format() {
         let names: Vec<_> = (1..=20_u32)
             .map(|n| {
                 config(PtsanOptions {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sizes_of_pages_in_the_documentation_are_those_of_the_formats() {
+    fn documented_page_sizes_are_those_of_the_formats() {
         let source = include_str!("options.rs");
         let list = source.split("pub enum PtsanArch {").nth(1).and_then(|rest| rest.split("\n}").next());
         let (mut text, mut seen) = (String::new(), 0);

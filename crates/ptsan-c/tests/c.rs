@@ -241,7 +241,7 @@ fn program(name: &str) -> (i32, String, String) {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_errors_or_findings_and_never_crash() {
+fn senseless_calls_are_errors_or_findings_and_never_crash() {
     let (code, report, output) = program("misuse");
     assert_eq!((code, output.as_str()), (0, "all refused\n"), "{report}");
 }
@@ -529,7 +529,7 @@ fn the_readme_shows_the_first_program_and_what_it_prints() {
 
 /// Runs the commands of the README that compile programs, in a copy of the crate.
 #[test]
-fn the_commands_of_the_readme_compile_programs_that_find_the_bug() {
+fn commands_of_the_readme_compile_and_find_the_bug() {
     let here = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     _ = std::fs::remove_dir_all(&here);
     std::fs::create_dir_all(&here).expect("a directory can be made");

@@ -86,7 +86,7 @@ fn a_version_that_is_too_new_is_one_line() {
 }
 
 #[test]
-fn records_of_version_2_in_a_log_of_version_1_end_the_replay_in_one_line() {
+fn version_2_records_in_a_version_1_log_end_the_replay() {
     let of_2 = |r: &&Record<'_>| {
         !matches!(
             r,
@@ -120,7 +120,7 @@ fn records_of_version_2_in_a_log_of_version_1_end_the_replay_in_one_line() {
 }
 
 #[test]
-fn devices_readers_and_locks_that_are_not_there_are_errors_of_the_log() {
+fn unknown_devices_readers_and_locks_are_errors_of_the_log() {
     let entry = |device, phys, bytes| Record::DeviceEntry { device, phys, bytes, word: 0, valid: 1 };
     let access = |cpu| Record::Access { cpu, va: 0, kind: AccessKind::Read, user: true };
     let combined = |cpu| Record::AccessCombined { cpu, number: 1, va: 0, gpa: 0, kind: AccessKind::Read };

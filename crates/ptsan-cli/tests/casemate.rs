@@ -410,7 +410,7 @@ fn locks_are_taken_once_and_released_by_their_holder() {
 // Steps of the format.
 
 #[test]
-fn each_invalidation_and_barrier_does_what_the_architecture_says() {
+fn each_invalidation_and_barrier_follows_the_architecture() {
     let after = |steps: &dyn Fn(&mut Log)| {
         let log = log(|l| {
             l.guest().store(ROOT + 0x2000, 0);
@@ -461,7 +461,7 @@ fn an_invalidation_of_one_cpu_leaves_the_others() {
 }
 
 #[test]
-fn changes_under_a_lock_are_flushed_before_it_is_released_if_asked_for() {
+fn changes_under_a_lock_are_flushed_before_its_release() {
     let defect = |clean: &dyn Fn(&mut Log)| {
         let log = log(|l| {
             l.guest().store(LEAVES, 0);
@@ -478,7 +478,7 @@ fn changes_under_a_lock_are_flushed_before_it_is_released_if_asked_for() {
 }
 
 #[test]
-fn a_table_is_cleared_by_stores_if_it_is_in_use_and_handed_out_if_not() {
+fn a_used_table_is_cleared_by_stores_and_others_are_handed_out() {
     let cleared = log(|l| {
         l.guest().add(0, "mem-set", &format!("(address {LEAVES:#x}) (size 0x1000) (value 0x0)"));
         l.clean().store(LEAVES, 0x8_1000 | STAGE_2);

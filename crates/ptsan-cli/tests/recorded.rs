@@ -46,7 +46,7 @@ fn the_table_that_x86_64_frees_without_a_flush_is_found() {
 }
 
 #[test]
-fn the_old_translation_that_riscv64_uses_is_found_at_the_program_s_access() {
+fn a_stale_translation_of_riscv64_is_found_at_the_access() {
     let (status, text) = replay(&data("riscv64-without-flush.ptl"), &["--no-seed"]);
     assert!(status == 1 && text.contains("1  stale-use") && !text.contains("the log is wrong"), "{text}");
     // Before that, at the stores of each operation that does not flush, and at the tables that it

@@ -197,7 +197,7 @@ fn after_tree(records: &[Record<'static>]) -> Vec<Record<'static>> {
 }
 
 #[test]
-fn an_invalidation_in_the_queue_of_a_device_helps_when_it_was_waited_for() {
+fn a_queued_invalidation_counts_once_waited_for() {
     let queued = |scope| queued(DEVICE, scope);
     let completed = Record::QueueCompleted { device: DEVICE };
     let page = |space, va| Scope::Page { space, va };
@@ -242,7 +242,7 @@ fn a_plain_store_loses_the_dirty_bit_that_a_device_sets() {
 }
 
 #[test]
-fn an_entry_of_a_device_is_written_at_once_and_flushed_before_it_is_valid_again() {
+fn a_device_entry_is_written_whole_and_flushed_before_reuse() {
     const VALID: [u8; 16] = [1, 0x10, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 0, 0, 0, 0];
     const OTHER: [u8; 16] = [1, 0x20, 0, 0, 0, 0, 0, 0, 2, 4, 0, 0, 0, 0, 0, 0];
     let announced = Record::DeviceEntry { device: DEVICE, phys: ENTRY, bytes: 16, word: 0, valid: 1 };
@@ -393,7 +393,7 @@ fn second_stage(architecture: Architecture) -> (Header, Vec<Record<'static>>, Sc
 }
 
 #[test]
-fn each_format_of_a_second_stage_owes_a_flush_after_a_page_of_the_guest_is_taken_away() {
+fn each_stage_2_format_owes_a_flush_after_an_unmap() {
     for architecture in [Architecture::Ept, Architecture::Npt, Architecture::Sv39x4, Architecture::Sv48x4] {
         let (header, tables, scope) = second_stage(architecture);
         let used = [load(0, 0x4000, 7), read(0, 0x123), store8(0x1000, 0)];
@@ -423,7 +423,7 @@ fn a_guest_has_not_the_number_of_the_host() {
 }
 
 #[test]
-fn a_translation_that_is_combined_of_both_stages_outlives_the_flush_of_one() {
+fn a_combined_translation_outlives_the_flush_of_one_stage() {
     let header =
         Header { va_bits: 39, start_level: 1, two_stages: true, ..Header::new(Architecture::Stage2K4, 1) };
     let combined =

@@ -83,7 +83,7 @@ fn a_missing_flush_is_found_without_an_access() {
 }
 
 #[test]
-fn the_adversary_finds_what_only_a_walk_shows_and_repeats_itself() {
+fn the_adversary_finds_hidden_walks_and_repeats_itself() {
     // A log without stores: no record says which CPU may hold the table, unless it has walked.
     let memory = |phys, bytes: &'static [u8]| Record::Memory { phys, bytes };
     let table = |phys| Record::TableAllocated { phys, size: 0, level: None, content: Content::Unchecked };
@@ -182,7 +182,7 @@ fn cleared(phys: u64) -> Record<'static> {
 }
 
 #[test]
-fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
+fn a_last_level_invalidation_spares_tables_as_hardware_does() {
     let header = Header { va_bits: 39, ..Header::new(Architecture::Aarch64K4, 1) };
     for (leaf_only, status) in [(false, 0), (true, 1)] {
         let records = [
@@ -250,7 +250,7 @@ fn freed_of_el() -> Vec<Record<'static>> {
 }
 
 #[test]
-fn with_asids_a_load_of_the_root_flushes_only_if_the_record_says_so() {
+fn with_asids_a_root_load_flushes_only_if_recorded() {
     let asids = Header { asids: true, ..machine() };
     for (flushes, status) in [(true, 0), (false, 1)] {
         let again = Record::RootLoaded { cpu: 0, root: 0x1000, space: 1, flushes };
@@ -266,7 +266,7 @@ fn with_asids_a_load_of_the_root_flushes_only_if_the_record_says_so() {
 }
 
 #[test]
-fn a_lazy_cpu_still_holds_what_it_held_and_a_space_that_is_destroyed_is_forgotten() {
+fn a_lazy_cpu_keeps_translations_and_a_dead_space_goes() {
     let lazy = [space(), vec![Record::Lazy { cpu: 0 }], freed()].concat();
     let (status, text) = replay(&log(&machine(), &lazy), &["--no-seed"]);
     assert!(status == 1 && text.contains("CPU 0 is lazy"), "{text}");
@@ -338,7 +338,7 @@ fn with_data(header: &Header, records: &[Record<'_>]) -> (i32, String) {
 }
 
 #[test]
-fn data_frames_are_checked_when_they_are_freed_used_again_or_made_tables() {
+fn data_frames_are_checked_at_free_reuse_and_as_tables() {
     let store = |value| Record::Store { phys: 0x4000, value, bytes: 8 };
     let flush = invalidate(Some(0), Scope::Page { space: 1, va: 0 });
     let freed = Record::DataFreed { phys: 0x9000, size: 4096 };
@@ -460,7 +460,7 @@ fn with_barriers_a_flush_counts_between_two_of_them() {
 }
 
 #[test]
-fn a_store_over_an_entry_that_another_cpu_writes_through_is_an_exchange_or_loses_a_bit() {
+fn a_plain_store_over_another_cpus_writable_entry_loses_a_bit() {
     let header = Header { accessed_dirty: true, ..machine() };
     let (phys, value, bytes) = (0x4000, 0x9025, 8);
     let store = Record::Store { phys, value, bytes };
@@ -638,7 +638,7 @@ fn a_flush_of_a_space_that_nobody_announced_is_no_lie() {
 
 /// A hypervisor's tables: an invalidation by address spares translations of both stages.
 #[test]
-fn a_log_of_two_stages_needs_a_flush_of_stage_1_after_that_by_address() {
+fn a_log_of_two_stages_needs_a_later_stage_1_flush() {
     let table = |level: u8| Record::TableAllocated {
         phys: 0x3000 - u64::from(level) * 0x1000,
         size: 0,
@@ -733,7 +733,7 @@ fn bad_usage_is_status_2() {
 }
 
 #[test]
-fn a_function_that_is_marked_as_harness_is_left_out_unless_it_is_alone() {
+fn a_harness_function_is_left_out_unless_it_is_alone() {
     let with = |pattern| replay(&without_flush(), &["--no-seed", "--harness", pattern]);
     // The only caller that a record has.
     let (status, text) = with("0xffff80000010000b");
@@ -742,7 +742,7 @@ fn a_function_that_is_marked_as_harness_is_left_out_unless_it_is_alone() {
 
 /// A loop that frees pages too early is one finding, and another caller is another.
 #[test]
-fn findings_of_one_caller_are_one_with_its_places_and_those_of_another_are_another() {
+fn findings_are_grouped_by_caller_with_their_places() {
     let page = |n: u64| Record::Store { phys: 0x4000 + n * 8, value: 0x10_0007 + (n << 12), bytes: 8 };
     let clear = |n: u64| Record::Store { phys: 0x4000 + n * 8, value: 0, bytes: 8 };
     let free = |n: u64| Record::DataFreed { phys: 0x10_0000 + (n << 12), size: 4096 };

@@ -373,7 +373,7 @@ proptest! {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_says_so_and_all_records_before_are_read() {
+fn a_log_cut_at_any_byte_says_so_after_its_whole_records() {
     let whole = sample();
     let (all, done) = read(&whole);
     assert!(done.is_ok() && all == 41, "{all} {done:?}");
@@ -448,7 +448,7 @@ fn kinds_that_may_be_skipped_are_and_others_are_not() {
 }
 
 #[test]
-fn a_longer_header_of_this_version_is_read_and_a_newer_version_is_not() {
+fn a_longer_header_is_read_and_a_newer_version_refused() {
     let old = written(&Header::new(Architecture::Sv39, 3), &[]);
     let mut fields = old[..HEADER_BYTES - 2].to_vec();
     fields[10] += 4;
@@ -502,7 +502,7 @@ fn fields_out_of_range_are_named() {
 }
 
 #[test]
-fn texts_and_bytes_that_are_too_long_are_cut_and_memory_takes_several_records() {
+fn long_texts_are_cut_and_memory_takes_several_records() {
     let text = "ä".repeat(MAX_TEXT);
     let bytes = written(&Header::new(Architecture::Sv39, 1), &[(Some(!0), Made::Mark(text))]);
     let mut reader = Reader::new(&bytes[..]).unwrap();

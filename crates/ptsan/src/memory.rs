@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_exchanged_if_it_is_the_old_one_and_its_neighbours_stay() {
+    fn an_exchange_needs_the_old_entry_and_spares_neighbours() {
         let words = vec![AtomicU64::new(0x2222_2222_1111_1111), AtomicU64::new(7)];
         assert_eq!(words.exchange(4, 4, 0x2222_2222, 0x3333_3333), Some(0x2222_2222));
         assert_eq!(words.exchange(0, 4, 0x1111_1110, 5), Some(0x1111_1111), "another one is there");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_zero_if_each_of_them_is_wherever_they_begin_and_end() {
+    fn bytes_are_zero_if_each_is_at_any_alignment() {
         for (at, bytes) in [(0u64, 64u64), (8, 56), (8, 200), (64, 136), (24, 8), (72, 12), (0, 0)] {
             let mut memory = vec![1u8; 512];
             memory[at as usize..][..bytes as usize].fill(0);

@@ -133,7 +133,7 @@ fn every_format_names_the_first_line_outside_the_harness() {
 }
 
 #[test]
-fn what_is_marked_later_counts_for_later_findings_and_suppressions_see_all_callers() {
+fn later_marks_count_later_and_suppressions_see_all_callers() {
     let mut m = ready(Config::new(Arch::x86_64()));
     m.san.mark_harness("Machine");
     m.give_back(0, 0xe000);
@@ -149,7 +149,7 @@ fn what_is_marked_later_counts_for_later_findings_and_suppressions_see_all_calle
 }
 
 #[test]
-fn a_missing_flush_names_the_store_and_then_the_end_of_the_operation() {
+fn a_missing_flush_names_the_store_and_the_operations_end() {
     let mut m = ready(config());
     kernel::protect(&mut m, VA);
     m.san.flushes_done(&m.ram);
@@ -165,7 +165,7 @@ fn a_missing_flush_names_the_store_and_then_the_end_of_the_operation() {
 }
 
 #[test]
-fn the_callers_of_a_store_are_not_taken_without_backtraces_or_room() {
+fn callers_of_stores_need_backtraces_and_room() {
     for config in [Config { stores: 0, ..config() }, Config { backtraces: false, ..config() }] {
         let backtraces = config.backtraces;
         let mut m = ready(config);
@@ -185,7 +185,7 @@ fn the_callers_of_a_store_are_not_taken_without_backtraces_or_room() {
 }
 
 #[test]
-fn pages_of_one_loop_are_one_finding_and_stores_of_two_functions_are_two() {
+fn pages_of_one_loop_are_one_finding_and_two_functions_two() {
     let mut m = ready(config());
     kernel::protect_all(&mut m, 4);
     m.san.flushes_done(&m.ram);
@@ -215,7 +215,7 @@ fn two_functions_that_err_at_the_same_page_are_two_causes() {
 }
 
 #[test]
-fn one_line_of_a_recursive_walk_is_one_finding_with_its_consequences() {
+fn a_line_of_a_recursive_walk_is_one_finding() {
     let mut m = ready(config());
     m.map(1, VA + (1 << 30), (DATA + 8 * PAGE) | RW);
     for va in [VA, VA + (1 << 30)] {
@@ -283,7 +283,7 @@ fn a_broken_run_names_the_last_store_to_it() {
 }
 
 #[test]
-fn an_entry_that_was_cleared_and_never_flushed_is_no_entry_that_was_replaced() {
+fn a_cleared_unflushed_entry_is_no_replaced_entry() {
     #[inline(never)]
     fn clear(m: &mut Machine, entry: u64) {
         m.put(entry, 0); // clears and does not flush
@@ -307,7 +307,7 @@ fn an_entry_that_was_cleared_and_never_flushed_is_no_entry_that_was_replaced() {
 }
 
 #[test]
-fn spaces_are_hexadecimal_and_equal_lines_of_a_history_print_once() {
+fn spaces_are_hexadecimal_and_equal_history_lines_print_once() {
     let mut m = ready(Config { cpus: 2, ..config() });
     m.switch(1, 1);
     for round in 0..3 {

@@ -36,7 +36,7 @@ fn objects(report: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_report_has_the_worst_findings_first_and_ends_with_the_counts() {
+fn the_report_begins_with_the_worst_and_ends_with_counts() {
     let m = mixed(config());
     let text = m.san.to_string();
     let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
@@ -241,7 +241,7 @@ fn inside() {
 }
 
 #[test]
-fn findings_that_nobody_looked_at_are_printed_when_the_sanitizer_is_dropped() {
+fn unseen_findings_are_printed_when_the_sanitizer_is_dropped() {
     for (what, passes, told) in
         [("forget", true, true), ("count", true, false), ("panic", false, false), ("later", true, true)]
     {
@@ -254,7 +254,7 @@ fn findings_that_nobody_looked_at_are_printed_when_the_sanitizer_is_dropped() {
 }
 
 #[test]
-fn the_environment_chooses_the_format_and_an_unknown_one_is_text_that_says_so() {
+fn the_environment_chooses_the_format_and_unknown_ones_are_text() {
     let printed = |format: &str| {
         let output = child("inside", "assert", format);
         assert!(!output.status.success());

@@ -98,7 +98,7 @@ fn a_test_without_seeds_fails() {
 }
 
 #[test]
-fn the_frame_freed_last_is_handed_out_first_and_none_when_all_are_in_use() {
+fn frames_are_handed_out_in_lifo_order_until_exhausted() {
     Test::new(x86()).frames(4).seeds(0..1).run(|s| {
         let tables: Vec<_> = std::iter::from_fn(|| s.table()).collect();
         assert_eq!(tables, [0x1000, 0x2000, 0x3000]);
@@ -160,7 +160,7 @@ fn a_flush_that_no_barrier_orders_is_found_when_it_is_due() {
 }
 
 #[test]
-fn a_store_of_another_cpu_may_lose_a_dirty_bit_and_an_exchange_or_its_own_does_not() {
+fn only_a_plain_store_of_another_cpu_loses_a_dirty_bit() {
     for (cpu, exchanges) in [(0, false), (0, true), (1, false)] {
         let config = Config { cpus: 2, accessed_dirty: true, ..Config::new(x86()) };
         let mut s = Session::with(config, vec![0; 1 << 16]);
@@ -234,7 +234,7 @@ fn fails_from_seed_three_on() {
 }
 
 #[test]
-fn a_run_that_fails_prints_its_seed_and_the_variable_repeats_it_alone() {
+fn a_failed_run_prints_its_seed_and_can_be_repeated() {
     let child = |seed: Option<&str>| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--ignored", "--exact", "fails_from_seed_three_on", "--nocapture", "--test-threads=2"]);

@@ -48,7 +48,7 @@ fn found(mistake: Mistake, shows: impl Fn(&Sanitizer) -> bool) {
 }
 
 #[test]
-fn a_report_names_the_callers_in_the_task_and_nobody_of_the_scheduler() {
+fn a_report_names_callers_of_the_task_without_the_scheduler() {
     let san = (0..ENOUGH).map(|seed| run(seed, format::config(3), Mistake::MaskReadFirst));
     let san = san.into_iter().find(|san| san.total() > 0).expect("a schedule shows it");
     let frames = san.lock().findings()[0].trace.as_ref().expect("a trace").frames();
@@ -81,7 +81,7 @@ fn a_table_is_freed_before_another_cpu_has_flushed_its_own_page() {
 /// A thread that waits for a lock that it holds would wait for ever.
 #[test]
 #[should_panic(expected = "a task was switched while it held the sanitizer")]
-fn a_guard_that_is_kept_across_a_switch_ends_the_run_instead_of_hanging_it() {
+fn a_guard_kept_across_a_switch_ends_the_run() {
     let body = || {
         let san = Shared::scheduled(format::config(1), || ());
         let other = san.clone();

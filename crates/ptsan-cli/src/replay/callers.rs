@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instruction_without_a_function_is_its_address_and_none_is_nobody() {
+    fn an_instruction_without_a_function_is_its_address() {
         let mut callers = Callers::new(Symbols::open(None, false).unwrap());
         let frame = TraceFrame { symbol: "0xffff800000100000".to_owned(), at: None };
         assert_eq!(callers.of(Some(0xffff_8000_0010_0000)).frames(), [frame]);

@@ -48,7 +48,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_architecture_has_a_format_and_bits_out_of_range_have_none() {
+    fn each_architecture_has_a_format_within_its_bits() {
         for architecture in Architecture::ALL {
             let header = header_of(*architecture);
             let arch = arch(&header).unwrap();

@@ -1,8 +1,8 @@
 //! The machine of a log: its memory, its CPUs under the sanitizer, and the findings.
 use super::callers::Callers;
-use super::lie::{Facts, Lie};
+use super::impossible::{Facts, ImpossibleRecord};
 use super::memory::{Full, Pages};
-use super::noted::Noted;
+use super::origins::Origins;
 use super::recent::Origin;
 use crate::symbols::Symbols;
 use ptsan::{
@@ -46,9 +46,9 @@ pub(super) enum Limit {
 pub(super) struct Machine {
     pub(super) sanitizer: Sanitizer,
     pub(super) counts: Counts,
-    pub(super) noted: Noted,
+    pub(super) noted: Origins,
     /// The first lies, and how many there were.
-    pub(super) lies: (Vec<Lie>, u64),
+    pub(super) lies: (Vec<ImpossibleRecord>, u64),
     /// The record that ended the log, if it says that all tables should be free.
     pub(super) ended: Option<bool>,
     memory: Pages,
@@ -99,7 +99,7 @@ impl Machine {
         Self {
             sanitizer,
             counts: Counts::default(),
-            noted: Noted::default(),
+            noted: Origins::default(),
             lies: (Vec::new(), 0),
             ended: None,
             memory: Pages::new(most),
@@ -119,7 +119,7 @@ impl Machine {
         let origin = Origin { record: entry.number, pc: entry.pc };
         let record = self.sized(entry.record);
         if let Err((what, instead)) = self.facts.check(&record) {
-            self.lie(Lie { origin, kind: record.name(), what, instead });
+            self.lie(ImpossibleRecord { origin, kind: record.name(), what, instead });
             return Ok(());
         }
         if self.facts.pages() > MOST_TABLE_PAGES {
@@ -132,7 +132,7 @@ impl Machine {
         if self.sanitizer.count(Kind::Misuse) > misuses {
             let what = "the sanitizer cannot make sense of it".to_owned();
             let instead = "record what the kernel did, in the order in which it happened";
-            self.lie(Lie { origin, kind: record.name(), what, instead });
+            self.lie(ImpossibleRecord { origin, kind: record.name(), what, instead });
         }
         self.noted.ended(&self.sanitizer, origin);
         Ok(())
@@ -168,7 +168,7 @@ impl Machine {
         }
     }
 
-    fn lie(&mut self, lie: Lie) {
+    fn lie(&mut self, lie: ImpossibleRecord) {
         self.lies.1 += 1;
         if self.lies.0.len() < MOST_LIES {
             self.lies.0.push(lie);

@@ -1,18 +1,18 @@
 //! `ptsan replay`: runs the sanitizer over a log.
-mod begun;
 mod callers;
 mod casemate;
+mod error;
 mod format;
-mod lie;
+mod impossible;
 mod machine;
 mod memory;
-mod noted;
+mod origins;
 mod readers;
 mod recent;
 mod report;
 #[cfg(test)]
 mod tests;
-mod wrong;
+mod under_way;
 
 use crate::failure::{BAD_INPUT, FINDINGS, Failure};
 use crate::input::{Input, Source};

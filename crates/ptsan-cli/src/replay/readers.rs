@@ -1,6 +1,6 @@
 //! The CPUs and devices of a log, and the entries that devices read.
+use super::error::RecordError;
 use super::memory::END;
-use super::wrong::Wrong;
 use std::collections::HashMap;
 
 /// The most entries that are known.
@@ -36,7 +36,7 @@ impl Readers {
     }
 
     /// Checks a number that stands for a CPU.
-    pub(super) fn cpu(self, number: u16) -> Result<(), Wrong> {
+    pub(super) fn cpu(self, number: u16) -> Result<(), RecordError> {
         if number < self.cpus {
             return Ok(());
         }
@@ -53,12 +53,12 @@ impl Readers {
     }
 
     /// Checks a number that stands for a CPU or a device.
-    pub(super) fn any(self, number: u16) -> Result<(), Wrong> {
+    pub(super) fn any(self, number: u16) -> Result<(), RecordError> {
         if self.is_device(number) { Ok(()) } else { self.cpu(number) }
     }
 
     /// Checks a number that stands for a device.
-    pub(super) fn device(self, number: u16) -> Result<(), Wrong> {
+    pub(super) fn device(self, number: u16) -> Result<(), RecordError> {
         if self.is_device(number) {
             return Ok(());
         }
@@ -75,7 +75,7 @@ pub(super) struct Entries(HashMap<u64, (u8, u16)>);
 
 impl Entries {
     /// Adds an entry. The decoder has checked its size and its alignment.
-    pub(super) fn add(&mut self, device: u16, phys: u64, bytes: u8) -> Result<(), Wrong> {
+    pub(super) fn add(&mut self, device: u16, phys: u64, bytes: u8) -> Result<(), RecordError> {
         if phys >= END {
             return Err((format!("an entry at {phys:#x}"), "record the physical address of the entry"));
         }
@@ -101,7 +101,7 @@ impl Entries {
     }
 
     /// Returns the device that reads the entry in which bytes lie.
-    fn device_of(&self, phys: u64, bytes: u64) -> Result<u16, Wrong> {
+    fn device_of(&self, phys: u64, bytes: u64) -> Result<u16, RecordError> {
         let found = [8, 16, 32, 64].into_iter().find_map(|size| {
             let start = phys - phys % size;
             self.0.get(&start).filter(|(known, _)| phys - start + bytes <= u64::from(*known))
@@ -115,12 +115,12 @@ impl Entries {
     }
 
     /// Checks a store of at most 64 bytes.
-    pub(super) fn written(&self, phys: u64, bytes: usize) -> Result<(), Wrong> {
+    pub(super) fn written(&self, phys: u64, bytes: usize) -> Result<(), RecordError> {
         self.device_of(phys, bytes as u64).map(|_| ())
     }
 
     /// Checks that the entry at an address is one of a device.
-    pub(super) fn flushed(&self, device: u16, phys: u64, readers: Readers) -> Result<(), Wrong> {
+    pub(super) fn flushed(&self, device: u16, phys: u64, readers: Readers) -> Result<(), RecordError> {
         let own = self.device_of(phys, 1)?;
         if own == device {
             return Ok(());

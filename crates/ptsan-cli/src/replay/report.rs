@@ -28,12 +28,12 @@ pub(super) struct Overview {
     not_checked: u64,
     /// Records that cannot be.
     lies: u64,
-    first_lies: Vec<Wrong>,
+    first_lies: Vec<RecordEntry>,
 }
 
 /// A record that cannot be.
 #[derive(Serialize)]
-struct Wrong {
+struct RecordEntry {
     record: u64,
     kind: &'static str,
     what: String,
@@ -49,7 +49,7 @@ impl Overview {
         machine: &mut Machine,
     ) -> Self {
         let c = machine.counts;
-        let lies = machine.lies.0.clone().into_iter().map(|lie| Wrong {
+        let lies = machine.lies.0.clone().into_iter().map(|lie| RecordEntry {
             record: lie.origin.record,
             kind: lie.kind,
             what: lie.what,

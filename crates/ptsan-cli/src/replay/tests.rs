@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn random_records_are_carried_out_or_are_lies_and_misuse_is_never_the_kernel_s(
+    fn random_records_run_or_are_impossible_without_misuse(
         architecture in proptest::sample::select(Architecture::ALL),
         [asids, barriers, accessed_dirty, two_stages, common_numbers, locks, keeps_invalid]
             in any::<[bool; 7]>(),

@@ -18,9 +18,9 @@ pub const OLD_ENTRY: u64 = 0x0005_5540_0000_00e7;
 /// freed last is allocated first. The crate under test may store through pointers into the memory
 /// from one thread at a time.
 #[derive(Clone)]
-pub struct Machine(Arc<Inner>);
+pub struct Machine(Arc<MachineState>);
 
-struct Inner {
+struct MachineState {
     backing: Backing,
     /// Free frames. The last is allocated next.
     free: Mutex<Vec<u64>>,
@@ -60,7 +60,7 @@ impl Machine {
 
     fn over(backing: Backing, frames: usize, ahead: Ahead) -> Self {
         let free = Mutex::new((0..frames as u64).rev().map(|n| BASE + n * FRAME).collect());
-        Self(Arc::new(Inner { backing, free, ahead }))
+        Self(Arc::new(MachineState { backing, free, ahead }))
     }
 
     /// Runs the code under test. If the machine is [`Machine::watched`], each store is seen.

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_of_loongarch_is_empty_if_it_is_zero_and_else_an_address() {
+    fn a_loongarch_directory_entry_is_zero_or_an_address() {
         assert!(Arch::loongarch64().is_usable());
         assert_eq!(loongarch(1, 0), Entry::Empty);
         assert_eq!(loongarch(2, 0x9000_0000_0001_4000), Entry::Table { phys: 0x1_4000, perms: Perms::ALL });

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_for_execution_alone_is_not_read_and_the_kernel_executes_none_of_the_users() {
+    fn execute_only_is_not_readable_and_user_pages_not_kernel_code() {
         let mut s = Session::new(Arch::riscv_sv39(), vec![0; 1 << 16]);
         let link = |at: u64| at >> 12 << 10 | VALID;
         let page = |bits: u64| 5 << 10 | VALID | ACCESSED | bits;

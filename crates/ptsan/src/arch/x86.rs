@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encrypted_page_has_its_address_without_the_bit_and_tables_are_encrypted() {
+    fn addresses_exclude_the_encryption_bit_and_tables_need_it() {
         let (sev, tdx) = (Arch::x86_64_encrypted::<47, false>(), Arch::x86_64_encrypted::<47, true>());
         let user = PRESENT | WRITABLE | USER;
         let shared = |arch: &Arch, bit: u64| match (arch.decode)(0, 0x5000 | user | bit << 47) {

@@ -9,7 +9,7 @@ use crate::state::Sanitizer;
 const MOST_BLAMED: usize = 1 << 16;
 
 /// How the hardware can still reach a table.
-pub(super) struct Held {
+pub(super) struct TableHolder {
     pub(super) rule: Rule,
     cpu: usize,
     space: Option<u64>,
@@ -20,18 +20,23 @@ pub(super) struct Held {
 impl Sanitizer {
     /// Returns the first CPU that holds the table. A context that is not loaded does not count: see
     /// [`crate::Config::asids`].
-    pub(super) fn held(&self, memory: &(impl Memory + ?Sized), at: FrameRef, f: &Frame) -> Option<Held> {
+    pub(super) fn held(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        at: FrameRef,
+        f: &Frame,
+    ) -> Option<TableHolder> {
         for (cpu, c) in self.cpus.iter().enumerate() {
             if let Some(loaded) = c.loaded.filter(|l| f.contains(l.root) && l.frame == at) {
                 let space = Some(loaded.space);
-                return Some(Held { rule: Rule::HeldAsRoot, cpu, space, va: None, since: None });
+                return Some(TableHolder { rule: Rule::HeldAsRoot, cpu, space, va: None, since: None });
             }
         }
         for (cpu, c) in self.cpus.iter().enumerate() {
             if let Some(flight) = c.flights.iter().find(|f| f.table.frame == at) {
                 let space = c.loaded.map(|l| l.space);
                 let (va, since) = (Some(flight.va), Some(flight.since));
-                return Some(Held { rule: Rule::HeldByWalker, cpu, space, va, since });
+                return Some(TableHolder { rule: Rule::HeldByWalker, cpu, space, va, since });
             }
         }
         let arch = &self.config.arch;
@@ -39,7 +44,7 @@ impl Sanitizer {
             return (0..self.cpus.len()).find_map(|cpu| {
                 let (va, held) = self.held_of_hash_table(memory, cpu, at)?;
                 let space = self.cpus[cpu].loaded.map(|l| l.space);
-                Some(Held { rule: Rule::HeldInTlb, cpu, space, va: Some(va), since: Some(held.since) })
+                Some(TableHolder { rule: Rule::HeldInTlb, cpu, space, va: Some(va), since: Some(held.since) })
             });
         }
         f.holders.iter().find_map(|h| {
@@ -50,8 +55,13 @@ impl Sanitizer {
             }
             let loaded = c.loaded?;
             let start = Some(arch.position_start(h.position));
-            let held =
-                |rule, va, since| Held { rule, cpu, space: Some(loaded.space), va, since: Some(since) };
+            let held = |rule, va, since| TableHolder {
+                rule,
+                cpu,
+                space: Some(loaded.space),
+                va,
+                since: Some(since),
+            };
             let context = match h.context {
                 REGISTERS => return Some(held(Rule::HeldInTopRegister, start, h.since)),
                 GLOBALS => &c.globals,

@@ -1,5 +1,5 @@
 //! The locks of tables: stores without them, and locks released too early.
-use super::due::using;
+use super::overdue::using;
 use crate::memory::Memory;
 use crate::owed::{CpuMask, PageDebt};
 use crate::report::{Kind, Place, Rule};

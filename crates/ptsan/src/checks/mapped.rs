@@ -2,7 +2,7 @@
 //! write and execute.
 use crate::arch::{Entry, Perms};
 use crate::report::{Kind, Place, Rule};
-use crate::shadow::Mapping;
+use crate::shadow::UserMapping;
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
@@ -17,7 +17,7 @@ impl Sanitizer {
         if !perms.contains(Perms::USER) {
             return;
         }
-        let mapping = Mapping { entry: at.entry, table: at.table, level: at.level, perms };
+        let mapping = UserMapping { entry: at.entry, table: at.table, level: at.level, perms };
         self.mappings.add(phys, mapping);
         let size = 1u64 << self.config.arch.levels[usize::from(at.level)].shift;
         if perms.contains(Perms::WRITE)
@@ -33,20 +33,20 @@ impl Sanitizer {
     /// Reports the frame that becomes a table if user mode may write it.
     pub(crate) fn check_writable(&mut self, phys: u64, size: u64) {
         let mappings = self.mappings.of(&self.config.arch, phys, size);
-        let writes = |m: &&Mapping| m.perms.contains(Perms::WRITE) && self.is_table(m.table);
+        let writes = |m: &&UserMapping| m.perms.contains(Perms::WRITE) && self.is_table(m.table);
         if let Some(&mapping) = mappings.iter().find(writes) {
             self.report_writable(phys, mapping);
         }
     }
 
-    fn report_writable(&mut self, table: u64, mapping: Mapping) {
+    fn report_writable(&mut self, table: u64, mapping: UserMapping) {
         let place = Place { frame: Some(table), level: Some(mapping.level), ..Place::default() };
         self.report(Kind::TableMapped, Rule::TableWritable, place, || {
             format!("the entry at {:#x} maps it ({})", mapping.entry, mapping.perms)
         });
     }
 
-    fn check_write_execute(&mut self, phys: u64, size: u64, new: Mapping) {
+    fn check_write_execute(&mut self, phys: u64, size: u64, new: UserMapping) {
         let (write, execute) = (Perms::WRITE, Perms::USER_EXEC);
         let both = |p: Perms, q: Perms| p.contains(write) && q.contains(execute);
         let mappings = self.mappings.of(&self.config.arch, phys, size);

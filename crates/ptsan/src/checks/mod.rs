@@ -12,7 +12,7 @@
 mod break_before_make;
 mod contiguous;
 mod contradiction;
-mod due;
+mod entry_change;
 mod explain;
 mod hardware_bits;
 mod hashed;
@@ -23,10 +23,10 @@ mod linked;
 mod locks;
 mod look;
 mod mapped;
-mod owe;
+mod overdue;
 mod reached;
 mod readers;
 mod stale;
 
-pub(crate) use owe::{Change, takes_away};
+pub(crate) use entry_change::{Change, takes_away};
 pub(crate) use stale::stale;

@@ -14,7 +14,7 @@ use crate::shadow::FrameRef;
 
 /// A translation in the TLB.
 #[derive(Clone, Copy)]
-struct Held {
+struct CachedTranslation {
     entry: TlbEntry,
     /// A speculative walk may have read it. No access is answered from it.
     maybe: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Context {
     pub(crate) generation: u32,
     /// The most translations, and the most tables, that are held.
     most: usize,
-    pages: Slots<Held>,
+    pages: Slots<CachedTranslation>,
     /// The number of translations of each level that are held, or may be.
     held: [u64; MAX_LEVELS],
     /// The levels that have any, one bit each.
@@ -136,7 +136,11 @@ impl Context {
     }
 
     /// Lists the entries that were read from the table at a position, by address.
-    fn read_at<'a>(&'a self, arch: &'a Arch, position: u64) -> impl Iterator<Item = (u64, Held)> + 'a {
+    fn read_at<'a>(
+        &'a self,
+        arch: &'a Arch,
+        position: u64,
+    ) -> impl Iterator<Item = (u64, CachedTranslation)> + 'a {
         let level = (position & 7) as usize;
         let l = &arch.levels[level];
         let low = arch.position_start(position);
@@ -163,16 +167,16 @@ impl Context {
 
     /// Caches a translation read from the entry for `va` in a table of `level`.
     pub(crate) fn insert(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) {
-        self.put(arch, level, va, Held { entry, maybe: false });
+        self.put(arch, level, va, CachedTranslation { entry, maybe: false });
     }
 
     /// Notes that a speculative walk may have cached a translation. The CPU must not hold one
     /// already.
     pub(crate) fn insert_maybe(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) {
-        self.put(arch, level, va, Held { entry, maybe: true });
+        self.put(arch, level, va, CachedTranslation { entry, maybe: true });
     }
 
-    fn put(&mut self, arch: &Arch, level: u8, va: u64, held: Held) {
+    fn put(&mut self, arch: &Arch, level: u8, va: u64, held: CachedTranslation) {
         if self.pages.insert(page(arch, usize::from(level), va), held).is_some() {
             return;
         }

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strides_hit_exactly_the_blocks_that_hold_one_of_their_addresses() {
+    fn strides_hit_exactly_the_blocks_of_their_addresses() {
         for (start, end, stride) in [(0x1000, 0x9000, 0x1000), (0x1800, 0x9000, 0x3000), (0x5000, 0x5000, 8)]
         {
             let strides = Strides { start, end, stride };

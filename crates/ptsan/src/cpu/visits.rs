@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_stood_for_another_root_is_remembered_until_it_is_flushed() {
+    fn a_reused_number_is_remembered_until_its_flush() {
         let [a, b] = roots();
         let mut v = Visits::default();
         v.enter(a, 1, |_| true);

@@ -8,13 +8,13 @@ use crate::report::Stored;
 use crate::shadow::FrameRef;
 
 /// The space, and the address with the level in its low bits.
-type Key = (u64, u64);
+type DebtKey = (u64, u64);
 
 /// The most debts of one place.
 const MOST_BESIDE: usize = 64;
 
 /// The debts of one place: nearly always one.
-struct Place {
+struct PlaceDebts {
     first: PageDebt,
     more: Vec<PageDebt>,
 }
@@ -22,14 +22,14 @@ struct Place {
 /// All debts that are not paid.
 #[derive(Default)]
 pub(crate) struct Debts {
-    pages: FastMap<Key, Place>,
+    pages: FastMap<DebtKey, PlaceDebts>,
     counts: Counts,
     tables: Vec<TableDebt>,
     /// The most debts that are kept.
     most: usize,
     dropped: u64,
     /// Places that were reported, and stay stale until a flush.
-    reported: FastMap<Key, ()>,
+    reported: FastMap<DebtKey, ()>,
 }
 
 /// The number of places of each level, of spaces and of global translations. A flush skips levels
@@ -42,18 +42,18 @@ struct Counts {
 }
 
 impl Counts {
-    fn place(&mut self, (space, at): Key) -> (&mut usize, &mut u8, u8) {
+    fn place(&mut self, (space, at): DebtKey) -> (&mut usize, &mut u8, u8) {
         let (global, level) = (usize::from(space == GLOBAL), (at & 7) as usize);
         (&mut self.places[global][level], &mut self.levels[global], 1 << level)
     }
 
-    fn add(&mut self, key: Key) {
+    fn add(&mut self, key: DebtKey) {
         let (count, levels, bit) = self.place(key);
         *count += 1;
         *levels |= bit;
     }
 
-    fn remove(&mut self, key: Key) {
+    fn remove(&mut self, key: DebtKey) {
         let (count, levels, bit) = self.place(key);
         *count -= 1;
         if *count == 0 {
@@ -62,7 +62,7 @@ impl Counts {
     }
 }
 
-fn key(space: u64, va: u64, level: u8) -> Key {
+fn key(space: u64, va: u64, level: u8) -> DebtKey {
     (space, va | u64::from(level))
 }
 
@@ -92,7 +92,7 @@ impl Debts {
             None if full => self.dropped += 1,
             None => {
                 self.counts.add(key);
-                self.pages.insert(key, Place { first: new, more: Vec::new() });
+                self.pages.insert(key, PlaceDebts { first: new, more: Vec::new() });
             }
             Some(place) => {
                 let room = place.more.len() < MOST_BESIDE;
@@ -178,7 +178,7 @@ impl Debts {
         });
     }
 
-    fn keep_pages(&mut self, mut keep: impl FnMut(Key, &mut Place) -> bool) {
+    fn keep_pages(&mut self, mut keep: impl FnMut(DebtKey, &mut PlaceDebts) -> bool) {
         let counts = &mut self.counts;
         self.pages.retain(|&key, place| {
             let kept = keep(key, place);
@@ -322,7 +322,7 @@ impl Debts {
     }
 }
 
-impl Place {
+impl PlaceDebts {
     /// Changes each debt, and drops those that nobody owes. Returns whether any is left.
     fn settle(&mut self, mut change: impl FnMut(&mut PageDebt)) -> bool {
         change(&mut self.first);

@@ -1,11 +1,11 @@
 //! Advises a correction for a finding, where the sentence of its rule does not say it.
-use super::machine::Machine;
+use super::machine::MachineNames;
 use super::place::Place;
 use super::rule::Rule;
 
 /// Returns the advice, with the names of the hooks and the numbers of the place. It is empty if the
 /// rule's sentence says enough. `tells` says whether stores are told.
-pub(super) fn advice(rule: Rule, place: &Place, machine: &Machine, tells: bool) -> String {
+pub(super) fn advice(rule: Rule, place: &Place, machine: &MachineNames, tells: bool) -> String {
     let cpu = place.cpu.unwrap_or_default();
     let reader = machine.reader(cpu);
     let space = place.space.unwrap_or_default();
@@ -118,7 +118,7 @@ mod tests {
             // The hook's note does it for this one.
             let said = *rule == Rule::BadArgument || rule.text().contains("; ");
             assert!(
-                said || !advice(*rule, &Place::default(), &Machine::default(), true).is_empty(),
+                said || !advice(*rule, &Place::default(), &MachineNames::default(), true).is_empty(),
                 "{}",
                 rule.name()
             );
@@ -130,7 +130,7 @@ mod tests {
         let place =
             Place { frame: Some(0x1000), va: Some(0x2000), cpu: Some(3), level: Some(0), space: Some(7) };
         for rule in [Rule::Unmapped, Rule::HeldAsRoot, Rule::NoSuchSpace, Rule::SpaceLoaded, Rule::NoRoot] {
-            let advice = advice(rule, &place, &Machine::default(), true);
+            let advice = advice(rule, &place, &MachineNames::default(), true);
             assert!(["CPU 3", "(0x7)", "0x1000"].iter().any(|number| advice.contains(number)), "{advice}");
         }
     }

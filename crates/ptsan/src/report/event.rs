@@ -1,5 +1,5 @@
 //! Records the events of a table frame.
-use super::machine::Machine;
+use super::machine::MachineNames;
 use std::fmt;
 
 /// Something that happened to a table frame.
@@ -56,12 +56,12 @@ pub struct HistoryEvent {
     /// The event.
     pub what: Happened,
     /// The names of levels, CPUs and devices.
-    pub(super) machine: Machine,
+    pub(super) machine: MachineNames,
 }
 
 impl Happened {
     /// Describes the event, with the names of levels, CPUs and devices.
-    pub(super) fn text(self, machine: &Machine) -> String {
+    pub(super) fn text(self, machine: &MachineNames) -> String {
         match self {
             Self::Allocated => "allocated".to_owned(),
             Self::Freed => "freed".to_owned(),
@@ -77,7 +77,7 @@ impl Happened {
 
 /// Events of a history that a report has in one line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct HistoryLine {
     /// Index of the first.
     pub(super) first: usize,
     /// Index of the last.
@@ -88,10 +88,10 @@ pub(super) struct Line {
 /// Returns the lines of a history. Walks and loads of the root that say the same are one line if
 /// only others of them lie in between, and so are equal neighbours of any sort: the order of the
 /// other events stays. `differ` says which events must not share a line for another reason.
-pub(super) fn lines(history: &[HistoryEvent], differ: impl Fn(usize, usize) -> bool) -> Vec<Line> {
+pub(super) fn lines(history: &[HistoryEvent], differ: impl Fn(usize, usize) -> bool) -> Vec<HistoryLine> {
     let is_visit =
         |index: usize| matches!(history[index].what, Happened::Walked { .. } | Happened::RootLoaded { .. });
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<HistoryLine> = Vec::new();
     for (index, event) in history.iter().enumerate() {
         // The first line, from the last one back, that is the same or that no event may move
         // across.
@@ -103,7 +103,7 @@ pub(super) fn lines(history: &[HistoryEvent], differ: impl Fn(usize, usize) -> b
             Some(line) if history[line.first].what == event.what && !differ(line.first, index) => {
                 (line.last, line.count) = (index, line.count + 1);
             }
-            _ => lines.push(Line { first: index, last: index, count: 1 }),
+            _ => lines.push(HistoryLine { first: index, last: index, count: 1 }),
         }
     }
     lines
@@ -127,13 +127,13 @@ mod tests {
         let history: Vec<_> = events
             .iter()
             .zip(1..)
-            .map(|(&what, event)| HistoryEvent { event, what, machine: Machine::default() })
+            .map(|(&what, event)| HistoryEvent { event, what, machine: MachineNames::default() })
             .collect();
         lines(&history, differ).into_iter().map(|line| (line.first, line.last, line.count)).collect()
     }
 
     #[test]
-    fn equal_walks_are_one_line_and_nothing_moves_across_another_event() {
+    fn equal_walks_are_one_line_and_events_keep_their_order() {
         let same = |_: usize, _: usize| false;
         let all =
             [Happened::Allocated, walk(0), walk(1), walk(0), Happened::Freed, Happened::Allocated, walk(0)];
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_event_names_the_device_and_the_level_of_its_machine() {
-        let machine = Machine { level_names: &["leaves"], cpus: 2, devices: 1 };
+        let machine = MachineNames { level_names: &["leaves"], cpus: 2, devices: 1 };
         let text = |cpu| HistoryEvent { event: 7, what: walk(cpu), machine }.to_string();
         assert_eq!(text(1), "event 7: walked by CPU 1 at leaves for 0x1000");
         assert_eq!(text(2), "event 7: walked by device 0 at leaves for 0x1000");

@@ -3,7 +3,7 @@ use super::caller::TraceFrame;
 use super::consequence::Consequence;
 use super::event::{Happened, HistoryEvent};
 use super::kind::Kind;
-use super::machine::Machine;
+use super::machine::MachineNames;
 use super::place::Place;
 use super::recorded::{Names, Recorded, events_in, in_units};
 use super::rule::Rule;
@@ -57,7 +57,7 @@ pub struct Finding {
     /// The callers that allocated and freed the table, if [`crate::Config::track_origins`] is set.
     pub origins: Origins,
     /// The names of levels, CPUs and devices.
-    pub(super) machine: Machine,
+    pub(super) machine: MachineNames,
     /// How events are named, if they were recorded elsewhere.
     pub(super) recorded: Option<Names>,
 }

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_chooses_by_name_and_an_unknown_name_is_remembered() {
+    fn the_environment_chooses_by_name_and_unknown_names_are_kept() {
         for format in Format::ALL {
             let choice = Choice::from_variable(Some(format.name().to_owned()));
             assert!(choice.format == format && choice.unknown.is_none());

@@ -3,7 +3,7 @@
 use super::caller::TraceFrame;
 use super::finding::Finding;
 use super::kind::Kind;
-use super::machine::Machine;
+use super::machine::MachineNames;
 use super::place::Place;
 use super::reports::Reports;
 use super::severity::Severity;
@@ -96,7 +96,7 @@ fn finding(finding: &Finding) -> String {
     object.end()
 }
 
-fn place(place: &Place, machine: &Machine) -> String {
+fn place(place: &Place, machine: &MachineNames) -> String {
     let (devices, cpus): (Vec<_>, Vec<_>) = place.cpu.into_iter().partition(|&n| machine.is_device(n));
     let mut object = Object::default();
     object.string("frame", place.frame.map(hex).as_deref());

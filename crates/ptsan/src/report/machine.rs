@@ -3,14 +3,14 @@ use crate::arch::level_name;
 
 /// The names of a format's levels, and of CPUs and devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Machine {
+pub(crate) struct MachineNames {
     pub(crate) level_names: &'static [&'static str],
     /// The number of CPUs. So many numbers from it on stand for devices.
     pub(crate) cpus: usize,
     pub(crate) devices: usize,
 }
 
-impl Machine {
+impl MachineNames {
     pub(super) fn is_device(&self, number: usize) -> bool {
         (self.cpus..self.cpus.saturating_add(self.devices)).contains(&number)
     }

@@ -37,7 +37,7 @@ pub use finding::{Finding, Origins};
 pub use format::Format;
 pub(crate) use harness::Harness;
 pub use kind::Kind;
-pub(crate) use machine::Machine;
+pub(crate) use machine::MachineNames;
 pub use place::Place;
 pub use print::Report;
 pub use recorded::Recorded;

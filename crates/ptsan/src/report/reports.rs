@@ -8,7 +8,7 @@ use super::finding::{Details, Finding};
 use super::format::Choice;
 use super::harness::Harness;
 use super::kind::Kind;
-use super::machine::Machine;
+use super::machine::MachineNames;
 use super::place::Place;
 use super::recorded::Recorded;
 use super::rule::Rule;
@@ -45,7 +45,7 @@ impl Hash for Key {
 
 /// The record of a place.
 #[derive(Clone, Copy)]
-enum Seen {
+enum PlaceRecord {
     /// Index into the findings kept, and the depth of the stack at the store from which the last
     /// followed, or 0.
     Kept(u32, usize),
@@ -67,7 +67,7 @@ enum Look {
 struct NewPlace {
     key: Key,
     /// How the place was seen before.
-    known: Option<Seen>,
+    known: Option<PlaceRecord>,
     stack: Stack,
     /// Depth of the stack at the hook.
     depth: usize,
@@ -77,7 +77,7 @@ struct NewPlace {
 pub(crate) struct Reports {
     totals: [u64; Kind::ALL.len()],
     by_severity: [u64; Severity::ALL.len()],
-    seen: FastMap<Key, Seen>,
+    seen: FastMap<Key, PlaceRecord>,
     /// Findings that have a place, where [`seen`](Self::seen) names the one of another cause.
     elsewhere: FastMap<(Key, u32), ()>,
     kept: Vec<Finding>,
@@ -98,7 +98,7 @@ pub(crate) struct Reports {
     suppressions: Suppressions,
     /// How often each entry of the list was needed.
     allowed: Vec<u64>,
-    machine: Machine,
+    machine: MachineNames,
     choice: Choice,
     /// The seed with which the adversary repeats its choices.
     seed: Option<u64>,
@@ -114,7 +114,7 @@ impl Reports {
         traces: bool,
         suppressions: Suppressions,
         seed: Option<u64>,
-        machine: Machine,
+        machine: MachineNames,
         (harness, stores): (Harness, usize),
     ) -> Self {
         let thread = std::thread::current();
@@ -179,20 +179,20 @@ impl Reports {
         let known = self.seen.get(&key).copied();
         let stored_at = store.map_or(0, Stored::depth);
         match known {
-            Some(Seen::Kept(index, depth))
+            Some(PlaceRecord::Kept(index, depth))
                 if depth == stored_at && (store.is_none() || !self.causes.looks_up_all()) =>
             {
                 self.kept[index as usize].again(event, key.rule, place, false);
                 Look::Known
             }
-            Some(Seen::Counted) => Look::Known,
+            Some(PlaceRecord::Counted) => Look::Known,
             // Another caller may break a rule that one caller is allowed to break.
-            Some(Seen::Allowed(index, 0)) => {
+            Some(PlaceRecord::Allowed(index, 0)) => {
                 self.allowed[index as usize] += 1;
                 Look::Allowed
             }
             // Nor is a store of another caller the same cause.
-            Some(Seen::Allowed(..) | Seen::Kept(..)) | None => {
+            Some(PlaceRecord::Allowed(..) | PlaceRecord::Kept(..)) | None => {
                 let harness = self.harness.clone();
                 let mut stack = Stack { trace: self.given(), frames: None, harness };
                 if self.is_allowed(&key, known, &mut stack) {
@@ -210,19 +210,19 @@ impl Reports {
         }
     }
 
-    fn is_allowed(&mut self, key: &Key, known: Option<Seen>, stack: &mut Stack) -> bool {
+    fn is_allowed(&mut self, key: &Key, known: Option<PlaceRecord>, stack: &mut Stack) -> bool {
         let Some((index, by_caller)) = self.suppressions.matching(key.rule, || stack.frames().to_vec())
         else {
             return false;
         };
         self.allowed[index] += 1;
         let looks = match known {
-            Some(Seen::Allowed(_, looks)) => looks - 1,
+            Some(PlaceRecord::Allowed(_, looks)) => looks - 1,
             _ if by_caller => MOST_LOOKS,
             _ => 0,
         };
         if known.is_some() || self.seen.len() < MOST_PLACES {
-            self.seen.insert(*key, Seen::Allowed(index as u32, looks));
+            self.seen.insert(*key, PlaceRecord::Allowed(index as u32, looks));
         }
         true
     }
@@ -241,30 +241,30 @@ impl Reports {
         let callers: Option<&mut dyn FnMut() -> Vec<TraceFrame>> =
             if self.traces { Some(&mut callers) } else { None };
         let before = match known {
-            Some(Seen::Kept(before, _)) => Some(before),
+            Some(PlaceRecord::Kept(before, _)) => Some(before),
             _ => None,
         };
         let seen = match self.causes.find(&new, &self.kept, callers) {
             Cause::Known(index) => {
                 let new = before != Some(index) && !self.elsewhere.contains_key(&(key, index));
                 self.kept[index as usize].again(event, key.rule, &place, new);
-                Seen::Kept(index, stored_at)
+                PlaceRecord::Kept(index, stored_at)
             }
             Cause::New(print) if self.kept.len() < self.limit => {
                 let index = self.kept.len() as u32;
                 self.causes.added(&new, index, print);
                 let trace = self.traces.then(|| stack.trace().clone());
                 self.push(event, key.rule, place, details, (trace, store.map(|s| s.trace().clone())));
-                Seen::Kept(index, stored_at)
+                PlaceRecord::Kept(index, stored_at)
             }
             Cause::New(_) => {
                 self.causes.refused(&new);
-                Seen::Counted
+                PlaceRecord::Counted
             }
-            Cause::Unknown => Seen::Counted,
+            Cause::Unknown => PlaceRecord::Counted,
         };
         if let Some(before) = before
-            && !matches!(seen, Seen::Kept(index, _) if index == before)
+            && !matches!(seen, PlaceRecord::Kept(index, _) if index == before)
             && self.elsewhere.len() < MOST_PLACES
         {
             self.elsewhere.insert((key, before), ());

@@ -1,5 +1,5 @@
 //! The places at which one cause was found.
-use super::machine::Machine;
+use super::machine::MachineNames;
 use super::place::Place;
 use super::wrap;
 use std::fmt;
@@ -58,7 +58,12 @@ impl Spread {
     }
 
     /// Writes the lines of a report on the places beyond the first, if there are any.
-    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, count: u64, machine: &Machine) -> fmt::Result {
+    pub(super) fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        count: u64,
+        machine: &MachineNames,
+    ) -> fmt::Result {
         if self.places > 1 {
             let (what, range, one): (_, _, fn(&Place) -> Option<u64>) = match (self.frames, self.addresses) {
                 (Some(range), _) => ("table frames", Some(range), |p| p.frame),

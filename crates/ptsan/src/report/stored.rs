@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 /// The callers of the hook of a store. All debts of the store share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored(Arc<Callers>);
+pub(crate) struct Stored(Arc<StoredCallers>);
 
 #[derive(Debug)]
-struct Callers {
+struct StoredCallers {
     trace: Trace,
     depth: usize,
 }
@@ -15,7 +15,7 @@ struct Callers {
 impl Stored {
     /// `depth` is the address of something on the stack, or stands for callers that were given.
     pub(super) fn new(trace: Trace, depth: usize) -> Self {
-        Self(Arc::new(Callers { trace, depth }))
+        Self(Arc::new(StoredCallers { trace, depth }))
     }
 
     pub(super) fn trace(&self) -> &Trace {

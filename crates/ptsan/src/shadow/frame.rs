@@ -3,7 +3,7 @@
 use super::history::History;
 use super::holders::{Holder, Holders};
 use super::leftovers::Leftovers;
-use super::told::ToldEntries;
+use super::stored_values::ToldEntries;
 use crate::report::{Origins, Trace};
 
 /// The most entries that are remembered of a table that several trees share, beside the last one.

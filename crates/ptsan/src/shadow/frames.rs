@@ -3,7 +3,7 @@ use super::frame::{Frame, FrameRef, Link, State};
 use super::history::History;
 use super::holders::Holders;
 use super::pages::{One, Pages};
-use super::told::{Budget, Told, ToldEntries};
+use super::stored_values::{Budget, Told, ToldEntries};
 use crate::report::Happened;
 
 /// Tables are looked up by the 4 KiB page they start in; a smaller table shares its page with

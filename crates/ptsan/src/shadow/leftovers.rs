@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_was_stored_to_is_left_no_more_and_the_others_are() {
+    fn a_stored_entry_is_no_leftover_and_the_others_are() {
         let mut leftovers = Leftovers::new([(0, 7), (3, 0), (5, 9), (511, 1)].into_iter());
         leftovers.overwritten(5);
         leftovers.overwritten(5);

@@ -5,7 +5,7 @@ use crate::hash::FastMap;
 
 /// An entry that maps memory to user mode.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mapping {
+pub(crate) struct UserMapping {
     /// Physical address of the entry.
     pub(crate) entry: u64,
     /// The table that holds it.
@@ -17,8 +17,8 @@ pub(crate) struct Mapping {
 
 /// The entries that map a page: nearly always one.
 struct Mapped {
-    first: Mapping,
-    more: Vec<Mapping>,
+    first: UserMapping,
+    more: Vec<UserMapping>,
 }
 
 /// The entries that map frames to user mode, by the physical address of the page and its level.
@@ -34,7 +34,7 @@ fn key(phys: u64, level: u8) -> u64 {
 }
 
 impl Mappings {
-    pub(crate) fn add(&mut self, phys: u64, new: Mapping) {
+    pub(crate) fn add(&mut self, phys: u64, new: UserMapping) {
         match self.pages.get_mut(&key(phys, new.level)) {
             None => {
                 self.pages.insert(key(phys, new.level), Mapped { first: new, more: Vec::new() });
@@ -63,7 +63,7 @@ impl Mappings {
     }
 
     /// Lists the entries that map any of `size` bytes at `phys`.
-    pub(crate) fn of(&self, arch: &Arch, phys: u64, size: u64) -> Vec<Mapping> {
+    pub(crate) fn of(&self, arch: &Arch, phys: u64, size: u64) -> Vec<UserMapping> {
         let mut found = Vec::new();
         if self.pages.is_empty() {
             return found;
@@ -104,7 +104,7 @@ mod tests {
     fn a_frame_is_found_in_pages_of_every_size() {
         let arch = Arch::x86_64();
         let mut all = Mappings::default();
-        let map = |entry, level| Mapping { entry, table: FrameRef::UNKNOWN, level, perms: Perms::ALL };
+        let map = |entry, level| UserMapping { entry, table: FrameRef::UNKNOWN, level, perms: Perms::ALL };
         all.add(0x20_0000, map(8, 1));
         all.add(0x20_3000, map(16, 0));
         all.add(0x20_3000, map(24, 0));

@@ -6,11 +6,11 @@ mod holders;
 mod leftovers;
 mod mappings;
 mod pages;
-mod told;
+mod stored_values;
 
 pub(crate) use frame::{Frame, FrameRef, Link, State};
 pub(crate) use frames::FrameTable;
 pub(crate) use holders::{GLOBALS, Holder, REGISTERS};
 pub(crate) use leftovers::Leftovers;
-pub(crate) use mappings::{Mapping, Mappings};
-pub(crate) use told::Told;
+pub(crate) use mappings::{Mappings, UserMapping};
+pub(crate) use stored_values::Told;

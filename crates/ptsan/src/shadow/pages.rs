@@ -14,7 +14,7 @@ const WHOLE: u32 = 1 << 31;
 
 /// The frames of a page that has had several at a time.
 #[derive(Default)]
-struct Shared {
+struct SharedPage {
     first: Option<u32>,
     rest: Vec<u32>,
 }
@@ -26,7 +26,7 @@ struct Shared {
 pub(super) struct Pages {
     low: Vec<Option<Box<[u32; BLOCK]>>>,
     high: FastMap<u64, Box<[u32; BLOCK]>>,
-    shared: FastMap<u64, Shared>,
+    shared: FastMap<u64, SharedPage>,
 }
 
 /// Returns the block of a page, and its place in it.
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_have_no_frame_one_or_several_in_the_order_of_their_insertion() {
+    fn pages_have_frames_in_the_order_of_insertion() {
         let mut pages = Pages::default();
         let of = |pages: &Pages, page| pages.of(page).collect::<Vec<_>>();
         assert!(of(&pages, 7).is_empty());

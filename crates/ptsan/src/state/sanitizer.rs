@@ -15,7 +15,7 @@ use crate::arch::Entry;
 use crate::cpu::Cpu;
 use crate::hash::FastMap;
 use crate::owed::{Debts, Runs};
-use crate::report::{Details, Harness, Kind, Machine, Place, Reports, Rule, Stored};
+use crate::report::{Details, Harness, Kind, MachineNames, Place, Reports, Rule, Stored};
 use crate::shadow::{Frame, FrameRef, FrameTable, Mappings};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -116,7 +116,7 @@ impl Sanitizer {
                 config.backtraces,
                 config.suppressions.clone(),
                 seed,
-                Machine { level_names: config.arch.level_names, cpus: readers.0, devices: readers.1 },
+                MachineNames { level_names: config.arch.level_names, cpus: readers.0, devices: readers.1 },
                 (harness, config.stores),
             ),
             event: 0,
@@ -172,7 +172,7 @@ impl Sanitizer {
     /// Names a CPU or a device.
     pub(crate) fn reader(&self, number: usize) -> String {
         let Config { cpus, devices, .. } = self.config;
-        Machine { cpus, devices, ..Machine::default() }.reader(number)
+        MachineNames { cpus, devices, ..MachineNames::default() }.reader(number)
     }
 
     pub(crate) fn has_cpu(&mut self, cpu: usize) -> bool {

@@ -61,7 +61,7 @@ mod tests {
     use crate::shadow::FrameTable;
 
     #[test]
-    fn pages_are_taken_by_root_and_range_and_forgotten_with_their_entry() {
+    fn written_pages_are_taken_by_root_and_range() {
         let mut frames = FrameTable::default();
         let [a, b] = [0x1000, 0x2000].map(|phys| frames.insert(phys, 0x1000, None, 1));
         let written = |entry| Written { cpu: 0, entry, phys: entry << 8, event: entry };

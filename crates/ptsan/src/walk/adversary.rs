@@ -218,7 +218,7 @@ mod tests {
     use crate::state::Config;
 
     #[test]
-    fn a_search_that_skips_zeros_finds_what_one_entry_after_the_other_finds() {
+    fn a_search_that_skips_zeros_equals_a_linear_one() {
         for arch in [Arch::x86_64(), Arch::x86_2level()] {
             let san = Sanitizer::new(Config::new(arch.clone()));
             let (entries, bytes) = (arch.levels[0].entries() as u64, usize::from(arch.entry_bytes()));

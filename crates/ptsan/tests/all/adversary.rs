@@ -48,7 +48,7 @@ fn a_lazy_cpu_that_never_walked_by_itself_is_made_to() {
 }
 
 #[test]
-fn the_same_seed_finds_the_same_and_the_report_says_which_it_was() {
+fn a_seed_repeats_its_findings_and_the_report_names_it() {
     let run = |seed| {
         let mut m = machine(seed, 300, 2);
         churn(&mut m, Some(1));

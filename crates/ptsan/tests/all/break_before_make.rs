@@ -124,7 +124,7 @@ fn with_stores_told_a_flush_without_a_break_is_not_enough() {
 }
 
 #[test]
-fn permissions_access_flag_software_bits_and_equal_copies_change_freely() {
+fn permissions_flags_and_equal_copies_change_without_a_break() {
     for told in [true, false] {
         for (old, new) in [
             (DATA | RW, DATA | RO),
@@ -174,7 +174,7 @@ fn a_block_split_without_a_break_is_found() {
 }
 
 #[test]
-fn a_block_that_may_be_written_again_before_its_flush_has_not_changed_its_size() {
+fn a_block_made_writable_before_its_flush_keeps_its_size() {
     let mut arm = Arm::new(true);
     let at = arm.entry(1);
     arm.put(at, 0);
@@ -260,7 +260,7 @@ fn a_lazy_cpu_counts_and_one_that_flushed_does_not() {
 }
 
 #[test]
-fn what_was_read_before_the_store_is_found_even_if_only_this_store_is_told() {
+fn a_read_before_the_only_told_store_is_found() {
     let mut arm = Arm::new(false);
     let at = arm.entry(0);
     arm.put(at, DATA | RW);

@@ -117,7 +117,7 @@ fn one_page_taken_out_of_a_run_is_found_although_it_was_flushed() {
 }
 
 #[test]
-fn a_run_with_an_entry_for_another_page_or_with_other_rights_is_found() {
+fn a_contiguous_run_with_a_deviating_entry_is_found() {
     for (raw, what) in [
         ((DATA + 99 * PAGE) | 0xc43, "maps memory that is not next to it"),
         ((DATA + 7 * PAGE) | 0xc43 | 1 << 7, "has other attributes"),
@@ -145,7 +145,7 @@ fn a_run_of_which_hardware_has_made_one_page_dirty_is_silent() {
 }
 
 #[test]
-fn the_hint_is_set_or_cleared_only_in_entries_that_were_made_invalid() {
+fn the_hint_changes_only_in_invalid_entries() {
     let mut m = arm();
     m.fill(0);
     m.read(0);
@@ -162,7 +162,7 @@ fn the_hint_is_set_or_cleared_only_in_entries_that_were_made_invalid() {
 }
 
 #[test]
-fn a_run_that_one_operation_changes_is_not_looked_at_when_another_ends() {
+fn a_run_changed_by_one_operation_is_not_checked_by_another() {
     let mut m = arm();
     let (one, other) = (m.san.operation_begins(), m.san.operation_begins());
     m.set(0, (m.page)(0) | CONTIGUOUS);

@@ -48,7 +48,7 @@ impl Kernel {
 }
 
 #[test]
-fn a_frame_that_is_taken_after_the_flush_of_every_cpu_is_no_finding() {
+fn a_frame_taken_after_every_cpus_flush_is_no_finding() {
     for flush in [Flush::all(), Flush::space(1)] {
         let mut kernel = Kernel::new();
         kernel.unmap();
@@ -94,7 +94,7 @@ fn a_load_of_another_root_is_a_flush_without_numbers_of_spaces() {
 }
 
 #[test]
-fn an_entry_that_still_points_at_it_is_found_when_the_frame_is_taken() {
+fn an_entry_that_points_at_a_taken_frame_is_found() {
     let mut kernel = Kernel::new();
     kernel.san.table_freed_at_flush(&kernel.ram, TABLE, PAGE);
     kernel.san.flush_everywhere(&kernel.ram, Flush::all());

@@ -101,7 +101,7 @@ fn an_invalidation_that_is_queued_helps_when_it_was_waited_for() {
 }
 
 #[test]
-fn an_invalidation_that_was_queued_before_the_store_is_of_no_use() {
+fn an_invalidation_queued_before_the_store_is_useless() {
     let mut m = Machine::new(0, |config| config);
     m.san.flush_queued(m.device, Flush::page(DOMAIN, 0));
     m.put(TABLE, 0);
@@ -135,7 +135,7 @@ fn a_table_in_the_walk_cache_of_a_device_is_not_freed() {
 }
 
 #[test]
-fn the_last_level_in_the_queue_of_a_device_takes_nothing_from_a_flush_before_it() {
+fn a_queued_last_level_invalidation_keeps_earlier_flushes() {
     for (first, silent) in [(Flush::space(DOMAIN), true), (Flush::space(DOMAIN).leaf_only(), false)] {
         let mut m = Machine::new(1, |config| config);
         m.san.translate(&m.ram, m.device, 0x123, Access::WRITE).unwrap();

@@ -96,7 +96,7 @@ fn numbers_of_devices_are_not_those_of_cpus() {
 }
 
 #[test]
-fn a_flush_that_was_queued_before_a_device_was_detached_is_not_one_of_later() {
+fn a_flush_queued_before_a_detach_does_not_count_later() {
     let mut run = Run::x86(|c| Config { devices: 1, ..c });
     run.switch(1, 0x1000, 3);
     run.san.flush_queued(1, Flush::space(3));
@@ -132,7 +132,7 @@ fn a_flush_that_is_refused_pays_no_debt() {
 }
 
 #[test]
-fn an_iommu_invalidates_addresses_of_tables_that_it_shares_with_ept() {
+fn an_iommu_invalidates_addresses_of_tables_shared_with_ept() {
     let ept = Config { asids: true, devices: 1, two_stages: true, ..Config::new(Arch::ept()) };
     let mut run = Run::new(ept, |table| table | 7, 0x9037);
     run.switch(0, 0x1000, 0x1000);
@@ -146,7 +146,7 @@ fn an_iommu_invalidates_addresses_of_tables_that_it_shares_with_ept() {
 }
 
 #[test]
-fn a_flush_of_stage_1_is_that_of_the_guest_that_runs_and_takes_its_barrier() {
+fn a_stage_1_flush_is_the_running_guests_with_its_barrier() {
     let mut run = Run::stage2(|c| c);
     run.table(0x5000, 2);
     run.switch(0, 0x1000, 7);
@@ -300,7 +300,7 @@ fn two_updates_of_an_entry_stay_two_beside_a_store_to_another() {
 }
 
 #[test]
-fn a_device_waits_for_no_barrier_of_a_cpu_and_loses_no_global_page() {
+fn a_device_needs_no_cpu_barrier_and_keeps_global_pages() {
     let mut run = Run::arm(|c| Config { asids: true, barriers: true, devices: 1, ..c });
     run.switch(1, 0x1000, 5);
     run.san.translate(&run.ram, 1, 0, Access::READ).unwrap();
@@ -320,7 +320,7 @@ fn a_device_waits_for_no_barrier_of_a_cpu_and_loses_no_global_page() {
 }
 
 #[test]
-fn errata_are_those_of_cpus_and_named_for_every_flush_by_address() {
+fn errata_are_of_cpus_and_named_for_flushes_by_address() {
     let errata = Errata { sfence_drops_only_all: true, ..Errata::default() };
     let riscv = Config { asids: true, devices: 1, errata, ..Config::new(Arch::riscv_sv39()) };
     let mut run = Run::new(riscv, |table| table >> 2 | 1, 0x9000 >> 2 | 0xdf);

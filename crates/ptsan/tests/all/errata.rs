@@ -35,7 +35,7 @@ fn flush(s: &mut Run, flush: Flush) {
 }
 
 #[test]
-fn an_invalidation_by_address_leaves_global_pages_with_pcids_alone() {
+fn invalidation_by_address_spares_global_pages_with_pcids() {
     let errata = Errata { invlpg_spares_globals: true, ..Errata::default() };
     let (x86, page) = (Config::new(Arch::x86_2level()), 0x183);
     only_with(errata, x86.clone(), page, "Errata::invlpg_spares_globals", |s| {

@@ -54,7 +54,7 @@ fn a_query_that_ignores_the_present_bit_is_found() {
 }
 
 #[test]
-fn an_unmap_of_one_page_that_takes_a_large_page_with_it_is_found() {
+fn an_unmap_of_one_page_that_drops_a_large_page_is_found() {
     let mut m = ready(Arch::x86_64(), 1);
     m.map_at(1, 1, VA, 0x60_0000 | RW | LARGE);
     let neighbour = Expected::at(0x60_1000);
@@ -76,7 +76,7 @@ fn asking_a_cpu_without_a_root_is_misuse() {
 }
 
 #[test]
-fn code_that_is_silent_about_fetches_of_the_user_is_not_contradicted() {
+fn code_silent_about_user_fetches_is_not_contradicted() {
     let mut s = Session::new(Arch::aarch64_4k(48), vec![0; 1 << 16]);
     // AP[1] and UXN are clear: EL0 fetches from the page, and does not load or store.
     let entries = [(0x1000, 0x2003), (0x2000, 0x3003), (0x3000, 0x4003), (0x4000, 0x5000 | 1 << 10 | 3)];

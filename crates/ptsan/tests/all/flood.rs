@@ -59,7 +59,7 @@ fn caller(finding: &Finding) -> String {
 }
 
 #[test]
-fn ten_thousand_pages_of_one_loop_are_one_finding_that_says_which() {
+fn ten_thousand_pages_of_one_loop_are_one_finding() {
     let mut m = unmapped_without_a_flush(config(), 10_000);
     one_reader(&mut m, 0, 0..10_000);
     assert_eq!(m.count(Kind::StaleUse), 10_000);
@@ -95,7 +95,7 @@ fn two_callers_are_two_findings() {
 }
 
 #[test]
-fn a_caller_that_comes_after_a_flood_at_the_same_depth_is_found_by_samples() {
+fn a_caller_after_a_flood_at_the_same_depth_is_sampled() {
     for keep in [1, 2] {
         let mut m = unmapped_without_a_flush(Config { keep, ..config() }, 2300);
         one_reader(&mut m, 0, 0..2000);
@@ -185,7 +185,7 @@ fn lose_more_tables(m: &mut Machine) {
 }
 
 #[test]
-fn leaks_are_told_apart_by_who_allocated_the_tables_if_that_is_known() {
+fn leaks_are_told_apart_by_known_allocators() {
     for (track_origins, expected) in [(false, vec![25]), (true, vec![20, 5])] {
         let mut m = Machine::with(Config { track_origins, ..config() });
         lose_tables(&mut m);

@@ -154,7 +154,7 @@ fn a_combined_translation_answers_until_its_flush() {
 }
 
 #[test]
-fn an_address_of_stage_2_spares_what_was_combined_on_aarch64_alone() {
+fn a_stage_2_address_spares_combined_entries_on_aarch64_alone() {
     let mut host = Host::new(stage2(), false);
     host.read(0).unwrap();
     host.remap(false);
@@ -188,7 +188,7 @@ fn an_address_of_stage_2_spares_what_was_combined_on_aarch64_alone() {
 }
 
 #[test]
-fn a_frame_is_not_given_back_while_a_combined_translation_leads_to_it() {
+fn a_frame_stays_while_a_combined_translation_reaches_it() {
     for (stage1, silent) in [(false, false), (true, true)] {
         let mut host = Host::new(stage2(), false);
         host.read(1).unwrap();

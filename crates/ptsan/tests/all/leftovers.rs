@@ -66,7 +66,7 @@ fn split_and_merge(m: &mut Machine, at: u64) {
 }
 
 #[test]
-fn a_large_page_that_is_split_again_with_the_same_frame_is_no_finding() {
+fn a_large_page_split_again_with_the_same_frame_is_no_finding() {
     let (mut m, at) = with_a_large_page();
     for _ in 0..3 {
         split_and_merge(&mut m, at);
@@ -75,7 +75,7 @@ fn a_large_page_that_is_split_again_with_the_same_frame_is_no_finding() {
 }
 
 #[test]
-fn a_table_refilled_with_the_entries_it_held_is_no_finding_at_a_told_link_either() {
+fn a_table_refilled_alike_is_no_finding_at_a_told_link() {
     let mut m = mapped();
     let (at, directory) = entry(&m);
     let below = m.table(0);
@@ -90,7 +90,7 @@ fn a_table_refilled_with_the_entries_it_held_is_no_finding_at_a_told_link_either
 }
 
 #[test]
-fn a_root_refilled_with_the_entries_it_held_is_a_finding_only_if_the_stores_were_not_told() {
+fn a_root_refilled_alike_is_found_if_stores_were_not_told() {
     for told in [true, false] {
         let mut m = Machine::new(x86(), 1);
         let below = m.table(2);
@@ -204,7 +204,7 @@ fn leftovers_are_inferred_at_the_first_walk_only_if_asked_for() {
 }
 
 #[test]
-fn a_root_with_fewer_entries_than_its_frame_is_checked_for_those_alone() {
+fn a_root_smaller_than_its_frame_is_checked_for_its_entries() {
     // With 40 bits the root has 2 entries: the walker reads 16 bytes of its frame.
     for (old, found) in [(0x10, 0), (0x8, 1)] {
         let mut s = Session::new(Arch::aarch64_4k(40), vec![0u8; 1 << 16]);

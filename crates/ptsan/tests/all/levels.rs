@@ -201,7 +201,7 @@ fn correct_code_is_silent() {
 }
 
 #[test]
-fn a_table_linked_into_a_loaded_tree_gives_levels_to_those_below_it() {
+fn a_table_linked_into_a_loaded_tree_gives_lower_levels() {
     let mut s = Session::with(Config::new(Arch::x86_64()), vec![0u8; 1 << 22]).with_frames(0x1000..0x8000);
     let [root, high, middle, last] = [(); 4].map(|()| s.table().unwrap());
     s.load(root);
@@ -216,7 +216,7 @@ fn a_table_linked_into_a_loaded_tree_gives_levels_to_those_below_it() {
 }
 
 #[test]
-fn a_table_that_was_built_before_stores_were_told_gives_levels_too() {
+fn a_table_built_before_told_stores_gives_levels_too() {
     let mut s = Session::with(Config::new(Arch::x86_64()), vec![0u8; 1 << 22]);
     let put = |s: &mut Session<Vec<u8>>, at: usize, raw: u64| {
         s.memory[at..at + 8].copy_from_slice(&raw.to_le_bytes())

@@ -45,7 +45,7 @@ fn found(s: &Run) -> Vec<(Kind, Rule)> {
 }
 
 #[test]
-fn a_store_needs_the_nearest_lock_of_its_table_by_the_cpu_that_stores() {
+fn a_store_needs_the_storing_cpus_lock_nearest_to_its_table() {
     let with = |cpu, lock| {
         let mut s = tree(true, false);
         take(&mut s, cpu, lock);

@@ -98,7 +98,7 @@ fn every_operation_that_was_under_way_is_waited_for() {
 }
 
 #[test]
-fn what_a_cpu_caches_after_an_access_is_a_matter_of_later_operations() {
+fn translations_after_an_access_are_due_in_later_operations() {
     for flushed in [true, false] {
         // The page comes back and goes again before the first operation ends.
         let (mut m, unmap) = page_came_back();
@@ -179,7 +179,7 @@ fn an_operation_ends_once() {
 /// for a page unmapped after it came back, or by an operation under way, is due when the operation
 /// ends.
 #[test]
-fn a_cpu_that_came_back_may_use_what_an_operation_under_way_unmaps() {
+fn a_returned_cpu_may_use_pages_that_are_being_unmapped() {
     for (unmapped_before, flushes) in [(true, true), (true, false), (false, true), (false, false)] {
         let mut m = Machine::with(Config { cpus: 2, asids: true, ..Config::new(Arch::x86_64()) });
         for space in [SPACE, 2] {

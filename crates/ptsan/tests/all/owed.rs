@@ -39,7 +39,7 @@ fn found(san: &Sanitizer) -> Vec<(Kind, Rule)> {
 }
 
 #[test]
-fn a_flush_is_owed_by_each_cpu_that_could_have_walked_and_has_not() {
+fn a_flush_is_owed_by_each_cpu_that_could_have_walked() {
     let mut m = x86(3);
     store(&mut m, VA, 0);
     m.flush(1, Flush::page(1, VA));
@@ -65,7 +65,7 @@ fn what_the_store_gave_back_in_time_is_not_owed() {
 }
 
 #[test]
-fn a_load_of_the_root_pays_without_numbers_and_does_not_with_them() {
+fn a_root_load_settles_debts_without_numbers_alone() {
     for asids in [false, true] {
         let mut m = machine(Config { asids, ..Config::new(Arch::x86_64()) });
         m.space(2);
@@ -141,7 +141,7 @@ fn without_told_stores_data_is_looked_for_in_what_cpus_hold() {
 }
 
 #[test]
-fn a_frame_of_data_becomes_a_table_when_no_cpu_can_translate_to_it() {
+fn a_data_frame_becomes_a_table_once_no_cpu_translates_to_it() {
     let mut m = x86(1);
     let frame = 0x8_0000;
     m.map(1, VA + PAGE, frame | RO);
@@ -168,7 +168,7 @@ fn user_mode_writes_no_table_whichever_came_first() {
 }
 
 #[test]
-fn a_frame_that_is_written_here_and_executed_there_is_found_on_request() {
+fn a_frame_both_writable_and_executable_is_found_on_request() {
     for (write_xor_execute, entries, expected) in [
         (false, [RW | NX, RO], 0),
         (true, [RW | NX, RO], 1),
@@ -287,7 +287,7 @@ fn on_aarch64_a_root_is_used_after_a_barrier() {
 }
 
 #[test]
-fn a_dirty_bit_is_lost_by_a_plain_store_while_another_cpu_may_write() {
+fn a_plain_store_loses_a_dirty_bit_if_another_cpu_may_write() {
     // Accessed, and dirty or not.
     for (bits, exchanged, cpus, expected) in
         [(0x20, false, 2, 1), (0x60, false, 2, 0), (0x20, true, 2, 0), (0x20, false, 1, 0)]
@@ -390,7 +390,7 @@ fn a_shared_table_is_freed_when_no_tree_has_it() {
 }
 
 #[test]
-fn tables_that_point_at_each_other_in_every_way_are_looked_at_for_a_moment_only() {
+fn tables_in_every_cycle_are_checked_in_bounded_time() {
     let mut m = Machine::with(Config { recursive: true, ..Config::new(Arch::x86_64_la57()) });
     m.tells = true;
     let tables: Vec<u64> = (0..8).map(|_| m.table(1)).collect();

@@ -24,7 +24,7 @@ fn unhook(m: &mut Machine) -> Vec<(u8, u64)> {
 }
 
 #[test]
-fn freeing_a_directory_after_a_page_flush_is_found_and_after_a_reload_is_not() {
+fn freeing_a_directory_is_found_unless_after_a_reload() {
     for (flush, found) in [
         (Flush::page(1, VA), true),
         (Flush::range(1, VA, VA + PAGE, PAGE), true),

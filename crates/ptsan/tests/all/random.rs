@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn a_range_flush_drops_the_pages_that_hold_one_of_its_addresses_and_no_others(
+    fn a_range_flush_drops_exactly_the_pages_of_its_addresses(
         pages in prop::collection::btree_set(0..600u64, 1..60), large: bool,
         start in 0..600u64, length in 0..700u64, shift in 9..22u32,
     ) {

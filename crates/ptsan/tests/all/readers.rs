@@ -31,7 +31,7 @@ fn found(s: &Run) -> Vec<(Kind, Rule)> {
 const HELD: (Kind, Rule) = (Kind::FreeUnderReader, Rule::HeldByReader);
 
 #[test]
-fn a_table_that_a_reader_may_have_reached_is_freed_after_it_has_ended() {
+fn a_table_within_reach_of_a_reader_is_freed_after_its_end() {
     for (waits, silent) in [(false, false), (true, true)] {
         let mut s = tree(x86());
         let reader = begins(&mut s, 0x1000);

@@ -65,7 +65,7 @@ fn a_table_remembers_who_allocated_and_who_freed_it_if_asked() {
 }
 
 #[test]
-fn a_report_tells_who_unhooked_the_table_and_what_the_last_flush_was() {
+fn a_report_names_the_unhooking_caller_and_the_last_flush() {
     let mut m = ready(Arch::x86_64(), 1);
     m.tells = true;
     m.map(1, VA, DATA | RW);
@@ -138,7 +138,7 @@ fn a_finding_is_allowed_by_kind_rule_and_caller() {
 }
 
 #[test]
-fn what_one_caller_may_do_another_may_not_even_at_the_same_place() {
+fn an_allowance_is_of_one_caller_even_at_the_same_place() {
     let mut m = careless(suppressed("free-before-flush:unmap_carelessly"));
     m.san.assert_clean();
     m.map(1, VA, DATA | RW);

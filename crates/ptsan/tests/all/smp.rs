@@ -133,7 +133,7 @@ fn a_shared_sanitizer_goes_to_other_threads_and_out_of_panics() {
 
 /// A store and its hook must stay one step; everything else is one of its own, for each CPU.
 #[test]
-fn a_scheduler_may_switch_before_each_hook_but_not_before_that_of_a_store() {
+fn a_scheduler_may_switch_before_all_hooks_but_a_stores() {
     let points = Arc::new(AtomicU64::new(0));
     let counts = Arc::clone(&points);
     let san = Shared::scheduled(Config { cpus: 3, ..Config::new(Arch::x86_2level()) }, move || {

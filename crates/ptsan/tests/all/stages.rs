@@ -87,7 +87,7 @@ fn an_address_goes_through_both_stages() {
 }
 
 #[test]
-fn a_guests_table_in_memory_that_is_no_more_the_guests_is_found_at_the_walk() {
+fn a_guests_table_in_lost_memory_is_found_at_the_walk() {
     let mut host = Host::new();
     let mut stage1 = host.boot();
     assert!(host.read(&mut stage1, 1, 0x5000).is_some());
@@ -102,7 +102,7 @@ fn a_guests_table_in_memory_that_is_no_more_the_guests_is_found_at_the_walk() {
 }
 
 #[test]
-fn a_flush_by_intermediate_address_needs_one_of_stage_1_after_it() {
+fn a_flush_by_intermediate_address_needs_a_later_stage_1_flush() {
     for (by_address, stage1, silent) in
         [(true, true, true), (false, false, true), (false, true, true), (true, false, false)]
     {

@@ -78,7 +78,7 @@ fn a_dirty_bit_that_is_cleared_owes_a_flush() {
 }
 
 #[test]
-fn a_dirty_bit_that_is_there_again_owes_nothing_and_an_unmap_owes_its_own() {
+fn a_restored_dirty_bit_owes_nothing_and_an_unmap_its_own() {
     let mut s = machine(dirty(x86()), X86_DIRTY);
     exchange(&mut s, X86_CLEAN);
     exchange(&mut s, X86_DIRTY);
@@ -91,7 +91,7 @@ fn a_dirty_bit_that_is_there_again_owes_nothing_and_an_unmap_owes_its_own() {
 }
 
 #[test]
-fn a_page_that_is_no_longer_global_owes_a_flush_that_reaches_global_pages() {
+fn a_page_no_longer_global_owes_a_global_flush() {
     for (config, old, new) in [(x86(), FRAME | 0x163, FRAME | 0x63), (arm(), FRAME | 0x403, FRAME | 0xc03)] {
         let name = config.arch.name;
         assert_eq!(changed(&config, old, new, None), missing(Rule::GlobalNotFlushed), "{name}");
@@ -109,7 +109,7 @@ fn a_page_that_is_no_longer_global_owes_a_flush_that_reaches_global_pages() {
 }
 
 #[test]
-fn a_page_once_global_that_is_unmapped_and_flushed_as_one_of_the_space_is_not_free() {
+fn a_once_global_page_is_not_free_after_a_flush_of_its_space() {
     for flush in [Flush::space(0x1000), Flush::page_in_every_space(VA)] {
         let mut s = machine(x86(), FRAME | 0x163);
         let _ = s.on(1).access(VA);
@@ -152,7 +152,7 @@ fn upgraded(config: Config, old: u64, new: u64, flush: bool) -> (Machine, [bool;
 }
 
 #[test]
-fn on_aarch64_a_cpu_faults_twice_if_nobody_flushes_an_entry_that_denies() {
+fn an_unflushed_denying_entry_faults_twice_on_aarch64() {
     let (read, write) = (FRAME | 0xcc3, FRAME | 0xc43);
     let (s, answers) = upgraded(arm(), read, write, false);
     assert_eq!(found(&s), [(Kind::StaleUse, Rule::DeniedTwice)], "{}", s.sanitizer);
@@ -165,7 +165,7 @@ fn on_aarch64_a_cpu_faults_twice_if_nobody_flushes_an_entry_that_denies() {
 }
 
 #[test]
-fn a_fault_in_the_middle_of_an_operation_that_will_flush_is_none() {
+fn a_fault_within_an_operation_that_will_flush_is_no_finding() {
     let mut s = machine(arm(), FRAME | 0xcc3);
     assert!(s.on(0).translate(VA, Access::WRITE).is_err());
     let operation = s.sanitizer.operation_begins();
@@ -181,7 +181,7 @@ fn a_fault_in_the_middle_of_an_operation_that_will_flush_is_none() {
 
 /// Without room for debts, the simulated TLBs are all there is.
 #[test]
-fn a_frame_that_a_cpu_translates_to_is_not_free_whatever_stores_say() {
+fn a_frame_with_a_cached_translation_is_not_free() {
     for (page, away) in [(FRAME | 0x67, false), (FRAME | 0x163, false), (FRAME | 0x163, true)] {
         for flush in [false, true] {
             let mut s = machine(Config { debts: 0, ..x86() }, page);

@@ -189,7 +189,7 @@ fn a_dirty_bit_that_is_left_in_the_table_is_lost() {
 }
 
 #[test]
-fn memory_that_walkers_cannot_store_to_is_a_misuse_that_is_said_once() {
+fn memory_that_walkers_cannot_store_to_is_one_misuse() {
     let mut s = Session::with(
         Config { walkers_set_bits: true, ..Config::new(Arch::x86_2level()) },
         vec![0u8; 1 << 16],

@@ -120,7 +120,7 @@ macro_rules! matrix {
 matrix_rows!(matrix);
 
 #[test]
-fn small_defects_are_found_with_every_seed_and_their_twins_are_silent() {
+fn small_defects_are_found_with_every_seed_and_twins_silent() {
     for scene in scenes::ALL {
         for arch in scene.formats.iter().map(|arch| arch()) {
             let play = |seed, broken| {

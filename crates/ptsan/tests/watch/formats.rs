@@ -31,7 +31,7 @@ fn arm() -> (Watch, u64) {
 }
 
 #[test]
-fn an_entry_that_is_remade_without_a_break_is_found_at_the_store_although_no_cpu_ever_walked() {
+fn an_entry_remade_without_a_break_is_found_without_any_walk() {
     let (watch, leaf) = arm();
     watch.run(|| assert!(watch.memory().store(leaf, (9 * PAGE) | LEAF))).expect("runs");
     watch.with(|san, _| assert_eq!((san.count(Kind::BreakBeforeMake), san.total()), (1, 1), "{san}"));
@@ -39,7 +39,7 @@ fn an_entry_that_is_remade_without_a_break_is_found_at_the_store_although_no_cpu
 }
 
 #[test]
-fn an_entry_that_is_broken_and_flushed_before_it_is_remade_is_silent_and_without_the_flush_it_is_not() {
+fn break_flush_and_make_is_silent_and_found_without_the_flush() {
     for flush in [true, false] {
         let (watch, leaf) = arm();
         watch

@@ -74,7 +74,7 @@ fn entries_hold_the_addresses_that_pointers_have() {
 }
 
 #[test]
-fn watches_at_once_lie_at_different_addresses_and_a_taken_one_is_refused_with_advice() {
+fn watches_have_distinct_addresses_and_taken_ones_are_refused() {
     let (first, second) = (identity(1), identity(1));
     let start = first.memory().start();
     assert_ne!(start, second.memory().start());

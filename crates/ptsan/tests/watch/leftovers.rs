@@ -60,7 +60,7 @@ fn entry(page: u64) -> u64 {
 }
 
 #[test]
-fn a_large_page_that_is_split_again_with_the_same_frame_is_no_finding() {
+fn a_large_page_split_again_with_the_same_frame_is_no_finding() {
     let watch = with_a_large_page();
     let ram = watch.memory();
     for _ in 0..2 {

@@ -142,9 +142,9 @@ fn handler_of(signal: c_int) -> usize {
 }
 
 #[test]
-fn handlers_installed_before_get_what_is_not_ours_and_are_put_back() {
+fn earlier_handlers_get_foreign_signals_and_are_restored() {
     if !is_inside() {
-        let out = alone("signals::handlers_installed_before_get_what_is_not_ours_and_are_put_back");
+        let out = alone("signals::earlier_handlers_get_foreign_signals_and_are_restored");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         return;
     }
@@ -208,7 +208,7 @@ fn handlers_installed_before_get_what_is_not_ours_and_are_put_back() {
 }
 
 #[test]
-fn signals_blocked_by_the_code_stay_blocked_and_others_wait_for_the_end_of_the_handler() {
+fn blocked_signals_stay_blocked_and_others_wait_for_the_handler() {
     fn mask() -> Vec<c_int> {
         // SAFETY: only reads the mask.
         unsafe {

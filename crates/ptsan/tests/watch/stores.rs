@@ -138,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_sequence_of_stores_leaves_what_it_leaves_without_a_watch_and_nothing_is_missed(
+    fn any_sequence_of_stores_acts_as_without_a_watch(
         ops in prop::collection::vec(op(), 1..12),
         each in prop::bool::weighted(0.05),
     ) {
@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn each_store_is_one_store_and_tells_where_it_was_and_what_it_changed() {
+fn each_store_is_told_once_with_its_place_and_change() {
     let watch = watch(2);
     let seen = std::sync::Arc::<Mutex<Vec<u64>>>::default();
     let into = seen.clone();
@@ -226,7 +226,7 @@ fn addresses_are_physical_and_the_instruction_is_named() {
 }
 
 #[test]
-fn a_large_memset_is_one_store_a_page_and_with_each_repetition_as_many_as_there_are() {
+fn a_large_memset_is_one_store_a_page_or_one_a_repetition() {
     let watch = watch(4);
     let seen = collect(&watch);
     let at = watch.memory().base().wrapping_add(2048);
@@ -310,7 +310,7 @@ fn stores_under_a_pause_are_not_seen_and_those_after_it_are() {
 }
 
 #[test]
-fn a_store_made_while_the_sanitizer_is_held_is_looked_at_when_it_is_given_back() {
+fn a_store_under_the_sanitizer_is_checked_at_its_release() {
     let watch = watch(1);
     let seen = collect(&watch);
     watch
@@ -341,7 +341,7 @@ fn a_callback_that_stores_does_not_call_itself() {
 }
 
 #[test]
-fn a_panic_of_the_callback_comes_out_of_run_and_the_code_under_test_has_run_to_its_end() {
+fn a_panic_of_the_callback_propagates_after_the_code_has_run() {
     let watch = watch(1);
     watch.on_store(|_, _, _| panic!("by the callback"));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -116,7 +116,7 @@ unsafe fn store_at_a_known_line(entry: *mut u8, raw: u64, repeated: bool) -> u32
 }
 
 #[test]
-fn the_line_of_the_store_is_named_not_that_of_what_comes_before_or_behind_it() {
+fn exactly_the_line_of_the_store_is_named() {
     for repeated in [false, true] {
         let watch = machine();
         let frames = Frames::new(&watch);
@@ -132,7 +132,7 @@ fn the_line_of_the_store_is_named_not_that_of_what_comes_before_or_behind_it() {
 }
 
 #[test]
-fn the_message_of_a_failed_test_has_the_report_and_the_code_that_did_it() {
+fn a_failed_tests_message_has_the_report_and_the_code() {
     let watch = machine();
     let frames = Frames::new(&watch);
     watch.run(|| link_then_clear(watch.memory(), ROOT, frames.take())).expect("runs");
@@ -153,7 +153,7 @@ fn a_mapper_without_hooks_that_clears_before_it_links_is_silent() {
 }
 
 #[test]
-fn a_mapper_without_hooks_that_links_before_it_clears_is_caught_at_the_store_that_links() {
+fn a_mapper_that_links_before_it_clears_is_caught_at_the_link() {
     let (watch, found) = findings_of(link_then_clear);
     // One instruction stored the entries of the top, of the second and of the third table: one
     // cause.
@@ -177,7 +177,7 @@ fn a_mapper_without_hooks_that_links_before_it_clears_is_caught_at_the_store_tha
 }
 
 #[test]
-fn walkers_walk_between_any_two_stores_so_that_a_missing_flush_is_found_without_a_single_access() {
+fn walks_between_stores_find_a_missing_flush_without_access() {
     for seed in 0..4 {
         for flush_first in [true, false] {
             let adversary = Some(Adversary { seed, rate: 1000 });
@@ -223,7 +223,7 @@ unsafe impl FrameAllocator<Size4KiB> for Frames<'_> {
 }
 
 #[test]
-fn the_released_x86_64_crate_links_a_table_before_it_clears_it_and_the_function_is_named() {
+fn the_x86_64_crates_link_before_clear_is_found_and_named() {
     let watch = machine();
     let mut frames = Frames::new(&watch);
     let base = watch.memory().base();

@@ -6,7 +6,7 @@ const THREADS: u64 = 4;
 const ROUNDS: u64 = 200;
 
 #[test]
-fn no_change_by_any_thread_is_missed_and_every_atomic_addition_counts() {
+fn no_threads_change_is_missed_and_every_addition_counts() {
     let watch = watch(3);
     let seen = collect(&watch);
     let base = watch.memory().base().expose_provenance();

@@ -87,7 +87,7 @@ fn code_that_blocks_the_trap_is_watched_and_finds_it_blocked() {
 }
 
 #[test]
-fn a_debug_exception_of_no_store_ends_the_process_with_a_line_about_it() {
+fn a_debug_exception_without_a_store_ends_the_process() {
     if is_inside() {
         let watch = watch(1);
         // The trap flag, set by the code under test.
@@ -100,8 +100,7 @@ fn a_debug_exception_of_no_store_ends_the_process_with_a_line_about_it() {
         };
         return watch.run(step).expect("runs");
     }
-    let text =
-        dies_of("traps::a_debug_exception_of_no_store_ends_the_process_with_a_line_about_it", libc::SIGTRAP);
+    let text = dies_of("traps::a_debug_exception_without_a_store_ends_the_process", libc::SIGTRAP);
     let line = text.lines().find(|line| line.starts_with("ptsan: ")).expect("a line");
     // Code 1, if this machine loses the cause just now.
     assert!(line.contains("SIGTRAP with code 2 ") || line.contains("SIGTRAP with code 1 "), "{line}");

@@ -7,7 +7,7 @@ use super::trace::{Entry, Trace};
 use super::trees::{PAGE, Trees, linked, root_and_number};
 use crate::replay::machine::Limit;
 use crate::replay::memory::{END, Full, Pages};
-use crate::replay::noted::Noted;
+use crate::replay::origins::Origins;
 use crate::replay::recent::Origin;
 use ptsan::{
     Adversary, Arch, Barrier, Config, Content, Flush, Guard, Hold, Kind, Memory, Sanitizer, TraceFrame,
@@ -23,7 +23,7 @@ const HARDWARE: u64 = 1 << 10 | 1 << 7;
 
 /// A step that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lie {
+pub(super) struct ImpossibleStep {
     pub(super) line: u64,
     pub(super) what: String,
     pub(super) instead: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Lie {
 
 /// The number of steps, by kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct StepCounts {
     pub(super) allocated: u64,
     pub(super) freed: u64,
     pub(super) stores: u64,
@@ -45,17 +45,17 @@ pub(super) struct Checked {
     /// The name of its format.
     pub(super) name: &'static str,
     pub(super) sanitizer: Sanitizer,
-    noted: Noted,
+    noted: Origins,
     /// The pages whose tables are allocated.
     live: HashSet<u64>,
 }
 
 /// The machine of a trace.
-pub(super) struct Machine {
+pub(super) struct CasemateMachine {
     pub(super) stages: Vec<Checked>,
     pub(super) discipline: Discipline,
-    pub(super) counts: Counts,
-    pub(super) lies: (Vec<Lie>, u64),
+    pub(super) counts: StepCounts,
+    pub(super) lies: (Vec<ImpossibleStep>, u64),
     trees: Trees,
     memory: Pages,
     cpus: usize,
@@ -96,7 +96,7 @@ fn code(source: &str) -> ptsan::Trace {
     ptsan::Trace::new(vec![frame])
 }
 
-impl Machine {
+impl CasemateMachine {
     pub(super) fn new(trace: &Trace, trees: Trees, options: Options) -> Self {
         let cpus = trace.cpus();
         let checked = |stage: Stage, arch: &Arch| {
@@ -115,7 +115,7 @@ impl Machine {
             if stage == Stage::One {
                 sanitizer.space_created(0);
             }
-            Checked { stage, name: arch.name, sanitizer, noted: Noted::default(), live: HashSet::new() }
+            Checked { stage, name: arch.name, sanitizer, noted: Origins::default(), live: HashSet::new() }
         };
         let stages = Stage::ALL
             .into_iter()
@@ -124,7 +124,7 @@ impl Machine {
         Self {
             stages,
             discipline: Discipline::new(options.locks),
-            counts: Counts::default(),
+            counts: StepCounts::default(),
             lies: (Vec::new(), 0),
             trees,
             memory: Pages::new(options.pages),
@@ -176,7 +176,7 @@ impl Machine {
     fn lie(&mut self, entry: &Entry, what: String, instead: &'static str) {
         self.lies.1 += 1;
         if self.lies.0.len() < MOST_LIES {
-            self.lies.0.push(Lie { line: entry.line, what, instead });
+            self.lies.0.push(ImpossibleStep { line: entry.line, what, instead });
         }
     }
 

@@ -17,8 +17,8 @@ mod trees;
 use super::machine::Limit;
 use crate::failure::Failure;
 use crate::input::Source;
-use machine::{Machine, Options};
-use report::Overview;
+use machine::{CasemateMachine, Options};
+use report::CasemateOverview;
 use trace::Trace;
 use trees::Trees;
 
@@ -51,7 +51,7 @@ pub(super) fn replay(
     let (keep, pages) = (options.keep, options.memory as usize * 256);
     let (locks, flush_before_unlock) = (!options.racy, options.flush_before_unlock);
     let options_of = Options { seed, keep, pages, locks, flush_before_unlock };
-    let mut machine = Machine::new(&trace, trees, options_of);
+    let mut machine = CasemateMachine::new(&trace, trees, options_of);
     for checked in &mut machine.stages {
         options.harness.iter().for_each(|pattern| checked.sanitizer.mark_harness(pattern));
     }
@@ -65,7 +65,7 @@ pub(super) fn replay(
     }
     machine.finish();
     bar.finish_and_clear();
-    let overview = Overview::new(&trace, &machine);
+    let overview = CasemateOverview::new(&trace, &machine);
     let text = overview.report(&trace, &machine, &name, format).map_err(|e| Failure::at("report", e))?;
     Ok(Done { text, findings: report::findings(&machine), sound: overview.is_sound() })
 }

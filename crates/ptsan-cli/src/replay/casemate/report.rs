@@ -1,7 +1,7 @@
 //! The report of a trace: the log that was read, the rules that were broken, then the report of the
 //! sanitizer of each stage.
 use super::discipline::Breach;
-use super::machine::Machine;
+use super::machine::CasemateMachine;
 use super::trace::Trace;
 use crate::replay::report::total;
 use crate::wrap;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The part of the log that was read, and the damage in the rest.
 #[derive(Serialize)]
-pub(super) struct Overview<'a> {
+pub(super) struct CasemateOverview<'a> {
     schema: u32,
     #[serde(rename = "type")]
     what: &'static str,
@@ -26,13 +26,13 @@ pub(super) struct Overview<'a> {
     verdicts: &'a [String],
     not_checked: u64,
     lies: u64,
-    first_lies: Vec<Wrong<'a>>,
+    first_lies: Vec<StepEntry<'a>>,
     /// How often a rule of Casemate's own was broken.
     breaches: u64,
 }
 
 #[derive(Serialize)]
-struct Wrong<'a> {
+struct StepEntry<'a> {
     line: u64,
     what: &'a str,
     instead: &'static str,
@@ -51,15 +51,18 @@ struct Rule<'a> {
     source: Option<&'a str>,
 }
 
-impl<'a> Overview<'a> {
-    pub(super) fn new(trace: &'a Trace, machine: &'a Machine) -> Self {
+impl<'a> CasemateOverview<'a> {
+    pub(super) fn new(trace: &'a Trace, machine: &'a CasemateMachine) -> Self {
         let seed = machine.stages.iter().find_map(|c| c.sanitizer.summary().seed);
         let names: Vec<_> = machine.stages.iter().map(|c| c.name).collect();
         let cpus = trace.cpus();
         let names = if names.is_empty() { "no root loaded".to_owned() } else { names.join(" and ") };
         let c = machine.counts;
-        let wrong =
-            |lie: &'a super::machine::Lie| Wrong { line: lie.line, what: &lie.what, instead: lie.instead };
+        let wrong = |lie: &'a super::machine::ImpossibleStep| StepEntry {
+            line: lie.line,
+            what: &lie.what,
+            instead: lie.instead,
+        };
         Self {
             schema: 1,
             what: "replay",
@@ -92,7 +95,7 @@ impl<'a> Overview<'a> {
     pub(super) fn report(
         &self,
         trace: &Trace,
-        machine: &Machine,
+        machine: &CasemateMachine,
         name: &str,
         format: Format,
     ) -> serde_json::Result<String> {
@@ -174,6 +177,6 @@ fn shown(b: &Breach, source: Option<&str>, name: &str, format: Format) -> serde_
 }
 
 /// Returns the number of findings about the system.
-pub(super) fn findings(machine: &Machine) -> u64 {
+pub(super) fn findings(machine: &CasemateMachine) -> u64 {
     machine.stages.iter().map(|checked| total(&checked.sanitizer)).sum::<u64>() + machine.discipline.total
 }

@@ -1,5 +1,5 @@
 //! Traces at random: whatever they say, the machine carries on.
-use super::machine::{Machine, Options};
+use super::machine::{CasemateMachine, Options};
 use super::trace::Trace;
 use super::trees::Trees;
 use proptest::collection::vec;
@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn random_traces_are_carried_out_or_are_lies_and_misuse_is_never_the_system_s(
+    fn random_traces_run_or_are_impossible_without_misuse(
         lines in vec(line(), 1..60),
         seed in proptest::option::of(any::<u64>()),
         [locks, flush_before_unlock] in any::<[bool; 2]>(),
@@ -65,7 +65,7 @@ proptest! {
         for text in [&text[..], &text[..cut.index(text.len() + 1)]] {
             let trace = Trace::read(text.as_bytes());
             let Ok(trees) = Trees::of(&trace.steps) else { continue };
-            let mut machine = Machine::new(&trace, trees, Options { seed, keep: 8, pages: 64, locks, flush_before_unlock });
+            let mut machine = CasemateMachine::new(&trace, trees, Options { seed, keep: 8, pages: 64, locks, flush_before_unlock });
             for entry in &trace.steps {
                 if machine.apply(entry).is_err() {
                     break;

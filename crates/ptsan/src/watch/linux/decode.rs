@@ -7,14 +7,14 @@ pub(super) const LONGEST: usize = 15;
 /// A privileged instruction that is emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
-    pub(super) operation: Operation,
+    pub(super) operation: InstructionEffect,
     /// Bytes, with prefixes.
     pub(super) length: usize,
 }
 
 /// Its effect. General registers have the processor's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum InstructionEffect {
     /// `invlpg`.
     InvalidatePage(Operand),
     /// `invpcid`, with the register that holds its type.
@@ -122,28 +122,28 @@ pub(super) fn decode(mut next: impl FnMut() -> u8) -> Option<Instruction> {
     };
     let plain = !prefixes.short && !prefixes.repeated;
     let operation = match opcode {
-        0xf4 => Operation::Halt,
-        0xfa | 0xfb => Operation::Nothing,
+        0xf4 => InstructionEffect::Halt,
+        0xfa | 0xfb => InstructionEffect::Nothing,
         0x0f => match next()? {
             0x01 => match next()? {
                 modrm if modrm >> 3 & 7 == 7 && modrm >> 6 != 3 && plain => {
-                    Operation::InvalidatePage(operand(&prefixes, modrm, &mut next)?)
+                    InstructionEffect::InvalidatePage(operand(&prefixes, modrm, &mut next)?)
                 }
                 _ => return None,
             },
-            0x09 if !prefixes.short => Operation::Nothing,
+            0x09 if !prefixes.short => InstructionEffect::Nothing,
             0x20 => {
                 let (control, into) = control(&prefixes, next()?);
-                Operation::ReadControl { control, into }
+                InstructionEffect::ReadControl { control, into }
             }
             0x22 => {
                 let (control, from) = control(&prefixes, next()?);
-                Operation::WriteControl { control, from }
+                InstructionEffect::WriteControl { control, from }
             }
-            0x30 if plain => Operation::WriteModelSpecific,
-            0x32 if plain => Operation::ReadModelSpecific,
+            0x30 if plain => InstructionEffect::WriteModelSpecific,
+            0x32 if plain => InstructionEffect::ReadModelSpecific,
             0x38 if prefixes.short && !prefixes.repeated => match (next()?, next()?) {
-                (0x82, modrm) if modrm >> 6 != 3 => Operation::InvalidateContext {
+                (0x82, modrm) if modrm >> 6 != 3 => InstructionEffect::InvalidateContext {
                     kind: prefixes.register(modrm >> 3, 2),
                     descriptor: operand(&prefixes, modrm, &mut next)?,
                 },
@@ -221,7 +221,7 @@ mod tests {
     fn page(code: &[u8]) -> u64 {
         let found = of(code).unwrap_or_else(|| panic!("{code:02x?}"));
         assert_eq!(found.length, code.len(), "{code:02x?}");
-        let Operation::InvalidatePage(operand) = found.operation else { panic!("{code:02x?}") };
+        let InstructionEffect::InvalidatePage(operand) = found.operation else { panic!("{code:02x?}") };
         operand.address(register, NEXT, if operand.segment == Segment::Flat { 0 } else { FS })
     }
 
@@ -264,30 +264,35 @@ mod tests {
         for number in 0..16 {
             let rex = 0x40 | number >> 3;
             let read = found(&[rex, 0x0f, 0x20, 0xd8 | number & 7]);
-            assert_eq!(read, Operation::ReadControl { control: 3, into: number });
+            assert_eq!(read, InstructionEffect::ReadControl { control: 3, into: number });
             let write = found(&[rex, 0x0f, 0x22, 0xe0 | number & 7]);
-            assert_eq!(write, Operation::WriteControl { control: 4, from: number });
+            assert_eq!(write, InstructionEffect::WriteControl { control: 4, from: number });
             let code = [0x66, 0x40 | (number >> 3) << 2, 0x0f, 0x38, 0x82, (number & 7) << 3 | 1];
-            let Operation::InvalidateContext { kind, descriptor } = found(&code) else { panic!("{code:x?}") };
+            let InstructionEffect::InvalidateContext { kind, descriptor } = found(&code) else {
+                panic!("{code:x?}")
+            };
             assert_eq!((kind, descriptor.address(register, NEXT, 0)), (number, register(1)));
         }
         // Whatever the upper bits of ModRM say, the operand is a register.
-        assert_eq!(found(&[0x0f, 0x22, 0x1c]), Operation::WriteControl { control: 3, from: 4 });
-        assert_eq!(found(&[0x44, 0x0f, 0x20, 0xc0]), Operation::ReadControl { control: 8, into: 0 });
+        assert_eq!(found(&[0x0f, 0x22, 0x1c]), InstructionEffect::WriteControl { control: 3, from: 4 });
+        assert_eq!(found(&[0x44, 0x0f, 0x20, 0xc0]), InstructionEffect::ReadControl { control: 8, into: 0 });
         // A REX that does not stand directly before the opcode is ignored.
-        assert_eq!(found(&[0x44, 0x66, 0x0f, 0x20, 0xc0]), Operation::ReadControl { control: 0, into: 0 });
+        assert_eq!(
+            found(&[0x44, 0x66, 0x0f, 0x20, 0xc0]),
+            InstructionEffect::ReadControl { control: 0, into: 0 }
+        );
     }
 
     #[test]
     fn instructions_without_operands_are_known() {
         for (code, operation) in [
-            (&[0xf4][..], Operation::Halt),
-            (&[0xfa], Operation::Nothing),
-            (&[0xfb], Operation::Nothing),
-            (&[0x0f, 0x09], Operation::Nothing),
-            (&[0xf3, 0x0f, 0x09], Operation::Nothing),
-            (&[0x0f, 0x30], Operation::WriteModelSpecific),
-            (&[0x0f, 0x32], Operation::ReadModelSpecific),
+            (&[0xf4][..], InstructionEffect::Halt),
+            (&[0xfa], InstructionEffect::Nothing),
+            (&[0xfb], InstructionEffect::Nothing),
+            (&[0x0f, 0x09], InstructionEffect::Nothing),
+            (&[0xf3, 0x0f, 0x09], InstructionEffect::Nothing),
+            (&[0x0f, 0x30], InstructionEffect::WriteModelSpecific),
+            (&[0x0f, 0x32], InstructionEffect::ReadModelSpecific),
         ] {
             assert_eq!(of(code), Some(Instruction { operation, length: code.len() }), "{code:02x?}");
         }

@@ -1,10 +1,10 @@
 //! One privileged instruction: the fault sends the thread to a breakpoint, and the handler of that,
 //! which runs on the thread's own stack, carries the instruction out.
 use super::control::Refusal;
-use super::decode::{self, Instruction, Operand, Operation, Segment};
+use super::decode::{self, Instruction, InstructionEffect, Operand, Segment};
 use super::effect::Effect;
 use super::escape::{self, End, KernelRun, Pending};
-use super::lock::{self, Held};
+use super::lock::{self, WatchLock};
 use super::ram::PAGE;
 use super::region::{Region, Subject};
 use super::registers::{self, Registers};
@@ -90,13 +90,13 @@ fn carry_out(run: &KernelRun, pending: Pending, at: &mut Registers) -> Result<us
         };
         return Err(refused(decode::LONGEST, Refusal { why, value: None }));
     };
-    if instruction.operation == Operation::Halt {
+    if instruction.operation == InstructionEffect::Halt {
         return Err(End::Halt(rip));
     }
     let next = rip + instruction.length;
     // An operand that cannot be read faults here, before the lock is taken.
     let arguments = Arguments::of(instruction, at, next as u64);
-    let held = Held::new();
+    let held = WatchLock::new();
     // SAFETY: the caller of `run_on` keeps the watch, and with it the region.
     let region: &Region = unsafe { &*run.region };
     // SAFETY: the lock is held until the end of this function. `fault` saw to it that this thread
@@ -132,24 +132,24 @@ impl Arguments {
             operand.address(|r| at.general(r), next, segment)
         };
         match instruction.operation {
-            Operation::InvalidatePage(operand) => Self::InvalidatePage { va: address(operand) },
-            Operation::InvalidateContext { kind, descriptor } => {
+            InstructionEffect::InvalidatePage(operand) => Self::InvalidatePage { va: address(operand) },
+            InstructionEffect::InvalidateContext { kind, descriptor } => {
                 let descriptor = with_exposed_provenance::<[u64; 2]>(address(descriptor) as usize);
                 // SAFETY: the code under test gave the address for the processor to read 16 bytes
                 // there. If it cannot be read, that is a page fault, as it would be there.
                 let [pcid, va] = unsafe { descriptor.read_unaligned() };
                 Self::InvalidateContext { kind: at.general(kind), pcid, va }
             }
-            Operation::ReadControl { control, into } => Self::ReadControl { control, into },
-            Operation::WriteControl { control, from } => {
+            InstructionEffect::ReadControl { control, into } => Self::ReadControl { control, into },
+            InstructionEffect::WriteControl { control, from } => {
                 Self::WriteControl { control, value: at.general(from) }
             }
-            Operation::ReadModelSpecific => Self::ReadModelSpecific { number: at.general(1) as u32 },
-            Operation::WriteModelSpecific => Self::WriteModelSpecific {
+            InstructionEffect::ReadModelSpecific => Self::ReadModelSpecific { number: at.general(1) as u32 },
+            InstructionEffect::WriteModelSpecific => Self::WriteModelSpecific {
                 number: at.general(1) as u32,
                 value: at.general(2) << 32 | at.general(0) & LOW,
             },
-            Operation::Halt | Operation::Nothing => Self::Nothing,
+            InstructionEffect::Halt | InstructionEffect::Nothing => Self::Nothing,
         }
     }
 }

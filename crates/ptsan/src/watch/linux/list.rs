@@ -29,13 +29,13 @@ pub(super) fn is_watched_address(address: usize) -> bool {
 }
 
 /// Returns the watch that has the address.
-pub(super) fn find(_: &lock::Held, address: usize) -> Option<*const Region> {
+pub(super) fn find(_: &lock::WatchLock, address: usize) -> Option<*const Region> {
     let place = ALL.iter().find(|p| (p.start.load(Relaxed)..p.end.load(Relaxed)).contains(&address))?;
     Some(place.region.load(Acquire)).filter(|r| !r.is_null()).map(<*mut Region>::cast_const)
 }
 
 /// Delivers the recorded stores of all watches.
-pub(super) fn deliver_all(_: &lock::Held) {
+pub(super) fn deliver_all(_: &lock::WatchLock) {
     for place in &ALL {
         let region = place.region.load(Acquire);
         if !region.is_null() {
@@ -50,7 +50,7 @@ pub(super) fn deliver_all(_: &lock::Held) {
 ///
 /// # Safety
 /// `region` is valid until [`remove`] returns.
-pub(super) unsafe fn add(_: &lock::Held, region: *mut Region) -> Result<(), Error> {
+pub(super) unsafe fn add(_: &lock::WatchLock, region: *mut Region) -> Result<(), Error> {
     let free = ALL.iter().find(|p| p.region.load(Relaxed).is_null());
     let place = free.ok_or(Error::TooMany { limit: LIMIT })?;
     // SAFETY: the caller guarantees that `region` is valid.
@@ -63,7 +63,7 @@ pub(super) unsafe fn add(_: &lock::Held, region: *mut Region) -> Result<(), Erro
 
 /// Takes a region out of the list. The caller holds the lock, so no handler uses the region any
 /// more.
-pub(super) fn remove(_: &lock::Held, region: *const Region) {
+pub(super) fn remove(_: &lock::WatchLock, region: *const Region) {
     for place in ALL.iter().filter(|p| p.region.load(Relaxed).cast_const() == region) {
         place.end.store(0, Relaxed);
         place.start.store(0, Relaxed);

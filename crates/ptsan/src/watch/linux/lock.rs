@@ -21,9 +21,9 @@ pub(super) fn this_thread() -> usize {
 }
 
 /// The lock, held until this is dropped.
-pub(super) struct Held(());
+pub(super) struct WatchLock(());
 
-impl Held {
+impl WatchLock {
     pub(super) fn new() -> Self {
         let me = this_thread();
         if OWNER.load(Relaxed) == me {
@@ -43,7 +43,7 @@ impl Held {
         std::mem::forget(self);
     }
 
-    /// Takes over the lock that [`Held::keep`] left to this thread.
+    /// Takes over the lock that [`WatchLock::keep`] left to this thread.
     ///
     /// # Safety
     /// This thread kept the lock and has not taken it over since.
@@ -53,7 +53,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for WatchLock {
     fn drop(&mut self) {
         let depth = DEPTH.load(Relaxed) - 1;
         DEPTH.store(depth, Relaxed);

@@ -17,8 +17,8 @@ mod rep;
 mod run;
 mod signals;
 mod step;
-mod told;
 mod watch;
+mod watched_store;
 mod width;
 
 pub use ram::Ram;

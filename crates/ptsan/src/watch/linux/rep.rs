@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_told_from_the_others_and_its_copy_ends_in_a_breakpoint() {
+    fn every_form_is_recognized_and_its_copy_ends_in_int3() {
         for &(bytes, element, copy) in FORMS {
             let mut code = bytes.to_vec();
             code.push(0x90);

@@ -1,6 +1,6 @@
 //! The code that runs under a watch, as a program or as kernel code of a CPU.
 use super::escape::{self, End};
-use super::lock::{self, Held};
+use super::lock::{self, WatchLock};
 use super::region::Region;
 use super::watch::Watch;
 use crate::watch::ended::Ended;
@@ -89,13 +89,13 @@ impl Watch {
         struct OnCpu<'a>(&'a Region, usize);
         impl Drop for OnCpu<'_> {
             fn drop(&mut self) {
-                let _held = Held::new();
+                let _held = WatchLock::new();
                 self.0.give_up(self.1);
             }
         }
         assert!(!lock::is_mine(), "`Watch::run_on` was called while the same thread has the sanitizer");
         let region = self.region();
-        let held = Held::new();
+        let held = WatchLock::new();
         region.claim(cpu)?;
         drop(held);
         let on_cpu = OnCpu(region, cpu);
@@ -103,7 +103,7 @@ impl Watch {
         // SAFETY: 1. `self` keeps the region. 2. The caller guarantees it.
         let ended = unsafe { escape::run(region, cpu, code) };
         if let Err((_, abandoned)) = ended {
-            let _held = Held::new();
+            let _held = WatchLock::new();
             region.running.set(region.running.get() - abandoned);
         }
         drop((running, on_cpu));
@@ -120,7 +120,7 @@ impl Watch {
     /// Checks the stores that wait, and continues the panic of a check if there was one.
     fn resume_panic(&self) {
         let region = self.region();
-        let held = Held::new();
+        let held = WatchLock::new();
         // SAFETY: the lock is held.
         unsafe { region.deliver(false) };
         // SAFETY: the lock is held.
@@ -138,7 +138,7 @@ impl Watch {
     /// # Errors
     /// [`Error::System`] if the memory cannot be made writable.
     pub fn pause(&self) -> Result<Paused<'_>, Error> {
-        let _held = Held::new();
+        let _held = WatchLock::new();
         let region = self.region();
         region.paused.set(region.paused.get() + 1);
         let guard = Paused { region };
@@ -152,7 +152,7 @@ struct Running<'a>(&'a Region);
 
 impl<'a> Running<'a> {
     fn begin(region: &'a Region) -> Result<Self, Error> {
-        let _held = Held::new();
+        let _held = WatchLock::new();
         region.running.set(region.running.get() + 1);
         escape::nest(region, 1);
         let running = Self(region);
@@ -165,7 +165,7 @@ impl<'a> Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let _held = Held::new();
+        let _held = WatchLock::new();
         self.0.running.set(self.0.running.get() - 1);
         escape::nest(self.0, -1);
         // If the system refuses, stores still fault and are let through page by page.
@@ -181,7 +181,7 @@ pub struct Paused<'a> {
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
-        let _held = Held::new();
+        let _held = WatchLock::new();
         self.region.paused.set(self.region.paused.get() - 1);
         // If the system refuses, stores go unseen as before, which the count of stores shows.
         let _ = self.region.protect();

@@ -8,12 +8,12 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
-type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+type SignalHandler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 /// A signal, its handler, and the action that this replaced.
 struct Handled {
     signal: c_int,
-    handler: Handler,
+    handler: SignalHandler,
     flags: c_int,
     /// Never freed while the handler is installed, and only reused afterwards: a handler on another
     /// thread may be reading it.
@@ -214,7 +214,7 @@ unsafe fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
             if previous.sa_flags & libc::SA_SIGINFO != 0 {
                 // SAFETY: with `SA_SIGINFO` it is a function of this type, and the arguments are
                 // those of a handler.
-                unsafe { std::mem::transmute::<usize, Handler>(handler)(signal, info, context) };
+                unsafe { std::mem::transmute::<usize, SignalHandler>(handler)(signal, info, context) };
             } else {
                 // SAFETY: without `SA_SIGINFO` it is a function of this type.
                 unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler)(signal) };

@@ -1,7 +1,7 @@
 //! One store: the fault opens the page, and the trap behind the instruction closes and compares it.
 use super::escape;
 use super::list;
-use super::lock::{self, Held};
+use super::lock::{self, WatchLock};
 use super::ram::PAGE;
 use super::region::{By, Region};
 use super::registers::{self, Registers};
@@ -61,11 +61,11 @@ struct Step {
     open: [Open; MOST_PAGES],
 }
 
-struct Shared(UnsafeCell<Step>);
+struct SharedStep(UnsafeCell<Step>);
 // SAFETY: only the thread that holds the lock touches it.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedStep {}
 
-static STEP: Shared = Shared(UnsafeCell::new(Step {
+static STEP: SharedStep = SharedStep(UnsafeCell::new(Step {
     active: false,
     rip: 0,
     way: Way::Trap,
@@ -92,7 +92,7 @@ pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
         abandon(at);
         return false;
     }
-    let held = Held::new();
+    let held = WatchLock::new();
     // SAFETY: this thread holds the lock, and the handlers touch the step nowhere while this
     // reference lives.
     let step = unsafe { &mut *STEP.0.get() };
@@ -100,7 +100,7 @@ pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
         // A foreign handler jumped out of the instruction and left the lock to this thread.
         step.close(false);
         // SAFETY: `active` means that this thread kept the lock at the fault.
-        drop(unsafe { Held::take_over() });
+        drop(unsafe { WatchLock::take_over() });
     }
     // If the watch is gone, or stores are allowed by now, the instruction is tried again.
     let Some(region) = list::find(&held, address) else { return true };
@@ -142,7 +142,7 @@ pub(super) fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
         step.rip
     };
     // SAFETY: the step was active, so this thread kept the lock at the fault.
-    let held = unsafe { Held::take_over() };
+    let held = unsafe { WatchLock::take_over() };
     // Meanwhile the signal frame says that the thread is inside the store, not behind it.
     // Backtraces of findings then name the right line, whether they look at the address itself or,
     // as for calls, at the byte before.
@@ -184,7 +184,7 @@ fn abandon(at: &mut Registers) {
         step.restore(at);
         step.close(false);
         // SAFETY: the step was active, so this thread kept the lock at the fault.
-        drop(unsafe { Held::take_over() });
+        drop(unsafe { WatchLock::take_over() });
     }
 }
 

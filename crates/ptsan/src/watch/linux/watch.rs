@@ -1,6 +1,6 @@
 //! A watch: its memory and its sanitizer.
 use super::list;
-use super::lock::Held;
+use super::lock::WatchLock;
 use super::ram::Ram;
 use super::region::{OnStore, Region};
 use super::signals;
@@ -109,7 +109,7 @@ impl Watch {
     fn over(ram: Ram, san: Sanitizer) -> Result<Self, Error> {
         let installed = signals::Installed::new()?;
         let region = Box::into_raw(Box::new(Region::new(ram, san)));
-        let held = Held::new();
+        let held = WatchLock::new();
         // SAFETY: the region is valid until `take_out` frees it, which removes it first.
         if let Err(e) = unsafe { list::add(&held, region) } {
             // SAFETY: the region was made above and is in no list.
@@ -140,7 +140,7 @@ impl Watch {
     /// already has the sanitizer.
     pub fn with<R>(&self, hook: impl FnOnce(&mut Sanitizer, &Ram) -> R) -> R {
         let region = self.region();
-        let _held = Held::new();
+        let _held = WatchLock::new();
         // SAFETY: the lock is held to the end of this function.
         let result = unsafe { region.with(|subject| hook(&mut subject.san, &region.ram)) };
         // SAFETY: as above.
@@ -160,7 +160,7 @@ impl Watch {
     /// As [`Watch::with`].
     pub fn on_store(&self, look: impl FnMut(&mut Sanitizer, &Ram, &Store<'_>) + Send + 'static) {
         let look: OnStore = Box::new(look);
-        let _held = Held::new();
+        let _held = WatchLock::new();
         // SAFETY: the lock is held to the end of this function.
         match unsafe { self.region().with(|subject| subject.on_store.replace(look)) } {
             Some(_) => {}
@@ -171,21 +171,21 @@ impl Watch {
     /// Checks `rep stos` and `rep movs` after each repetition instead of once for each page, at a
     /// thousand times the cost.
     pub fn each_repetition(&self, yes: bool) {
-        let _held = Held::new();
+        let _held = WatchLock::new();
         self.region().each_repetition.set(yes);
     }
 
     /// Returns the number of stores seen.
     #[must_use]
     pub fn stores(&self) -> u64 {
-        let _held = Held::new();
+        let _held = WatchLock::new();
         self.region().stores.get()
     }
 
     /// Returns the stores at which findings were made, in order. Each is returned once.
     #[must_use]
     pub fn found(&self) -> Vec<FoundAt> {
-        let _held = Held::new();
+        let _held = WatchLock::new();
         // SAFETY: the lock is held to the end of this function.
         let found = unsafe {
             self.region().with(|subject| {
@@ -220,7 +220,7 @@ impl Watch {
     /// # Safety
     /// The watch is not used afterwards.
     unsafe fn take_out(&mut self) -> Box<Region> {
-        let held = Held::new();
+        let held = WatchLock::new();
         list::remove(&held, self.region.as_ptr());
         // SAFETY: `new` made it from a box, it is freed nowhere else, and it is out of the list, so
         // no handler uses it.
@@ -239,7 +239,7 @@ impl fmt::Display for Watch {
     /// Prints the sanitizer's report, and the stores at which its findings were made, except those
     /// that [`Watch::found`] has returned.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let _held = Held::new();
+        let _held = WatchLock::new();
         // SAFETY: the lock is held to the end of this function.
         let written = unsafe {
             self.region().with(|subject| {

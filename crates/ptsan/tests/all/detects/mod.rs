@@ -4,9 +4,9 @@ mod kernel;
 mod machine;
 #[macro_use]
 mod matrix;
-mod own;
 mod scenes;
 mod script;
+mod test_memory;
 
 use kernel::{CPUS, Defect, Format, Kernel, PAGE, USER};
 use ptsan::{Finding, Kind};
@@ -14,7 +14,7 @@ use scenes::Scene;
 use script::{inject, prepare, work};
 
 fn start(format: Format, seed: u64, tells: bool) -> Kernel {
-    let mut k = own::kernel(format, seed, tells);
+    let mut k = test_memory::kernel(format, seed, tells);
     prepare(&mut k);
     k
 }
@@ -62,7 +62,7 @@ matrix_rows!(matrix);
 
 /// Runs correct code, and returns the report if anything is found.
 fn runs_clean(format: Format, seed: u64, tells: bool) -> Result<(), String> {
-    stays_clean(own::kernel(format, seed, tells), seed)
+    stays_clean(test_memory::kernel(format, seed, tells), seed)
         .map_or(Ok(()), |report| Err(format!("{format:?} seed {seed}: {report}")))
 }
 
@@ -92,7 +92,7 @@ fn correct_code_that_tells_its_stores_is_silent() {
 /// Frames are handed out clean, with entries of somebody else, or with the entries from before they
 /// were freed: the same entries in the same frame as often as not.
 #[test]
-fn correct_code_that_tells_no_stores_is_silent_with_frames_that_are_used_again() {
+fn correct_code_without_told_stores_is_silent_on_reuse() {
     for format in Format::ALL {
         for seed in 1..=5 * seeds() {
             runs_clean(format, seed, false).unwrap();
@@ -102,13 +102,13 @@ fn correct_code_that_tells_no_stores_is_silent_with_frames_that_are_used_again()
 
 /// Plays a scene, and returns the kinds of its findings in their order, and the report.
 fn play(scene: &Scene, arch: &ptsan::Arch, seed: u64, broken: bool) -> (Vec<Kind>, String) {
-    let (machine, findings) = own::observed(scene.config(arch.clone(), seed), scenes::BYTES);
+    let (machine, findings) = test_memory::observed(scene.config(arch.clone(), seed), scenes::BYTES);
     scene.play(machine, arch.clone(), seed, broken);
     findings()
 }
 
 #[test]
-fn small_defects_are_found_with_every_seed_and_their_twins_are_silent() {
+fn small_defects_are_found_with_every_seed_and_twins_silent() {
     for scene in scenes::ALL {
         for arch in scene.formats.iter().map(|arch| arch()) {
             for seed in 1..=20 {
@@ -132,10 +132,10 @@ fn small_defects_are_found_with_every_seed_and_their_twins_are_silent() {
 /// The same code where walkers set accessed and dirty bits: every defect is found still, and
 /// correct code is silent.
 #[test]
-fn defects_are_found_where_walkers_set_bits_and_correct_code_is_silent() {
+fn defects_are_found_with_walkers_that_set_bits() {
     for &(defect, formats) in ALL {
         for &format in formats {
-            let mut k = own::kernel_with_bits(format, 1);
+            let mut k = test_memory::kernel_with_bits(format, 1);
             prepare(&mut k);
             inject(&mut k, defect, 1);
             let (found, text) = k.hook(|san, _| (san.total(), san.to_string()));
@@ -144,7 +144,7 @@ fn defects_are_found_where_walkers_set_bits_and_correct_code_is_silent() {
     }
     for format in Format::ALL {
         for seed in 1..=2 * seeds() {
-            let k = own::kernel_with_bits(format, seed);
+            let k = test_memory::kernel_with_bits(format, seed);
             let report = stays_clean(k, seed);
             assert!(report.is_none(), "{format:?} seed {seed}: {}", report.unwrap_or_default());
         }

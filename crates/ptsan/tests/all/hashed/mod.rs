@@ -96,12 +96,12 @@ fn a_page_that_stays_in_the_hash_table_is_found_when_it_is_used() {
 }
 
 #[test]
-fn a_page_that_is_flushed_from_the_tlbs_alone_is_found_at_the_flush() {
+fn a_page_flushed_from_tlbs_alone_is_found_at_the_flush() {
     is_found(Defect::OnlyTlb, &[Rule::LeftInHashTable, Rule::StaleInHashTable]);
 }
 
 #[test]
-fn a_page_that_is_flushed_from_the_hash_table_alone_is_found_when_it_is_used() {
+fn a_page_flushed_from_the_hash_table_alone_is_found_at_use() {
     is_found(Defect::OnlyHashTable, &[Rule::Unmapped]);
     is_found(Defect::OnlyHashTable, &[Rule::Remapped]);
 }
@@ -142,7 +142,7 @@ fn segments_that_are_used_again_before_a_flush_are_found() {
 }
 
 #[test]
-fn a_table_that_is_freed_before_the_tlbs_have_forgotten_its_pages_is_found() {
+fn a_table_freed_before_its_pages_left_the_tlbs_is_found() {
     is_found(Defect::FreedEarly, &[Rule::HeldInTlb]);
 }
 
@@ -155,7 +155,7 @@ fn kinds_tell_what_is_used_from_what_lies_there() {
 }
 
 #[test]
-fn a_table_that_cannot_be_searched_and_one_that_nobody_announced_are_misuses() {
+fn unsearchable_and_unannounced_tables_are_misuses() {
     let ram = vec![0u8; 1 << 20];
     let table = HashTable { phys: 64 << 10, bytes: 64 << 10, layout: HashLayout::Bits32 };
     let odd = [

@@ -4,7 +4,7 @@ use crate::kinds::{DATA, VA, entry, mapped, x86};
 use ptsan::{Access, Arch, Flush, Kind, Rule};
 
 #[test]
-fn any_page_flush_drops_paging_structures_on_x86_but_not_the_translations_of_other_pages() {
+fn a_page_flush_on_x86_drops_paging_structures_and_spares_pages() {
     let mut m = mapped(1);
     let (_, table) = entry(&m, 0);
     let (at, _) = entry(&m, 1);
@@ -37,7 +37,7 @@ fn on_riscv_a_flush_by_address_does_not_let_go_of_tables() {
 }
 
 #[test]
-fn global_translations_survive_a_reload_and_go_by_address_or_with_everything() {
+fn global_translations_survive_reloads_and_go_by_address() {
     for (flush, stale) in [
         (Flush::space(1), true),
         (Flush::page(1, VA), false),
@@ -117,7 +117,7 @@ fn a_long_range_flush_lets_go_of_tables_as_a_page_flush_does() {
 }
 
 #[test]
-fn a_global_translation_that_outlived_a_reload_still_holds_its_table() {
+fn a_global_translation_after_a_reload_holds_its_table() {
     for (flush, found) in [(Flush::space(1), 1), (Flush::page(1, VA), 0), (Flush::all(), 0)] {
         let mut m = ready(x86(), 1);
         m.map(1, VA, DATA | RW | GLOBAL);
@@ -133,7 +133,7 @@ fn a_global_translation_that_outlived_a_reload_still_holds_its_table() {
 }
 
 #[test]
-fn leaf_only_flushes_spare_paging_structures_where_the_hardware_can() {
+fn leaf_only_flushes_spare_paging_structures_where_possible() {
     use ptsan::StructureScope::{AnyInvalidation, None, Tagged, WholeSpace};
     for (structures, found) in [(AnyInvalidation, 0), (Tagged, 1), (WholeSpace, 1), (None, 0)] {
         let mut m = ready(Arch { structures, ..x86() }, 1);

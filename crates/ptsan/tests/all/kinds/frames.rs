@@ -49,7 +49,7 @@ fn reserved_bits_are_found() {
 }
 
 #[test]
-fn a_table_that_points_at_itself_is_found_unless_that_is_the_design() {
+fn a_table_that_points_at_itself_is_found_unless_intended() {
     for recursive in [false, true] {
         let mut m = Machine::with(Config { recursive, ..Config::new(x86()) });
         let root = m.space(1);

@@ -32,7 +32,7 @@ fn a_table_freed_before_the_flush_is_found() {
 }
 
 #[test]
-fn translations_that_another_table_still_gives_do_not_hold_the_old_table() {
+fn translations_given_by_another_table_free_the_old_one() {
     let mut m = mapped(1);
     let (_, old) = entry(&m, 0);
     let (at, _) = entry(&m, 1);
@@ -154,7 +154,7 @@ fn a_root_freed_while_loaded_is_found() {
 }
 
 #[test]
-fn handing_out_a_table_that_a_cpu_still_holds_is_its_own_finding() {
+fn handing_out_a_table_held_by_a_cpu_is_its_own_finding() {
     for flush in [false, true] {
         let mut m = mapped(1);
         m.deaf = Some(0);
@@ -170,7 +170,7 @@ fn handing_out_a_table_that_a_cpu_still_holds_is_its_own_finding() {
 }
 
 #[test]
-fn reuse_is_found_when_the_page_is_cut_into_tables_of_another_size() {
+fn reuse_is_found_after_a_cut_into_tables_of_other_sizes() {
     let mut m = mapped(1);
     m.deaf = Some(0);
     let (_, table) = entry(&m, 0);
@@ -203,7 +203,7 @@ fn freeing_a_table_that_is_still_linked_is_found() {
 }
 
 #[test]
-fn a_tree_that_no_cpu_can_reach_may_be_freed_without_clearing_it() {
+fn an_unreachable_tree_may_be_freed_without_clearing_it() {
     let mut m = mapped(1);
     let path = m.path(1, VA);
     m.leave(0);

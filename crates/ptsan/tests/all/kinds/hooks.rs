@@ -60,7 +60,7 @@ fn wrong_arguments_are_findings_and_never_panics() {
 
 /// Kernels flush a number before they use it, at boot and when numbers roll over.
 #[test]
-fn a_flush_of_a_number_that_nobody_announced_is_counted_and_no_finding() {
+fn a_flush_of_an_unannounced_number_is_only_counted() {
     let mut m = ready(x86(), 1);
     m.flush(0, Flush::space(99));
     m.flush(0, Flush::page(99, VA));

@@ -35,7 +35,7 @@ fn using_a_remapped_page_before_its_flush_is_found() {
 }
 
 #[test]
-fn only_an_access_that_memory_forbids_makes_a_removed_permission_a_finding() {
+fn a_removed_permission_is_found_only_at_a_forbidden_access() {
     let mut m = mapped(1);
     let (at, _) = entry(&m, 0);
     m.access(0, VA, Access::WRITE).unwrap();
@@ -107,7 +107,7 @@ fn an_added_permission_on_a_global_page_needs_no_flush() {
 }
 
 #[test]
-fn without_asids_a_switch_drops_everything_and_with_them_it_keeps_it() {
+fn a_switch_drops_everything_without_asids_alone() {
     for asids in [false, true] {
         let mut m = Machine::with(Config { asids, ..Config::new(x86()) });
         m.space(1);

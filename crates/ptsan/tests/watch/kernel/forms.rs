@@ -29,7 +29,7 @@ struct Pages([u8; 8192]);
 static PAGES: Pages = Pages([1; 8192]);
 
 #[test]
-fn invlpg_of_every_form_drops_the_page_at_its_operand_and_no_other() {
+fn every_form_of_invlpg_drops_exactly_its_operands_page() {
     macro_rules! invlpg {
         ($form:literal, $($operand:tt)*) => { execute!(concat!("invlpg ", $form), $($operand)*) };
     }
@@ -74,7 +74,7 @@ fn invlpg_of_every_form_drops_the_page_at_its_operand_and_no_other() {
 }
 
 #[test]
-fn invlpg_of_any_address_drops_the_tables_that_a_cpu_holds_unless_it_is_not_canonical() {
+fn invlpg_of_any_canonical_address_drops_held_tables() {
     for (other, drops) in [(VA | 1 << 46, true), (VA | 1 << 47, false), (VA | 1 << 63, false)] {
         let machine = Machine::plain(VA);
         machine.use_both(0);
@@ -122,7 +122,7 @@ fn invpcid_reads_its_descriptor_wherever_it_stands() {
 }
 
 #[test]
-fn every_general_register_can_be_moved_to_and_from_a_control_register() {
+fn every_general_register_moves_to_and_from_control_registers() {
     let machine = Machine::plain(VA);
     /// Writes CR2 from a register and reads it into the same one.
     macro_rules! each {

@@ -60,7 +60,7 @@ fn kernel<R>(watch: &Watch, code: impl FnOnce() -> R) -> R {
 
 /// A kernel that relies on dirty bits must exchange an entry that another CPU may write through.
 #[test]
-fn a_plain_store_over_an_entry_loses_the_dirty_bit_and_an_atomic_one_does_not() {
+fn only_a_plain_store_over_an_entry_loses_the_dirty_bit() {
     const ACCESSED: u64 = 1 << 5;
     let config = || Config { accessed_dirty: true, ..config() };
     let lost = |machine: &Machine| machine.watch.with(|san, _| san.count(Kind::BitLost));
@@ -120,7 +120,7 @@ fn read(watch: &Watch) -> bool {
 }
 
 #[test]
-fn a_mapper_that_unmaps_with_a_flush_is_silent_and_without_one_is_found() {
+fn a_mapper_that_unmaps_without_a_flush_is_found() {
     for flush in [true, false] {
         let watch = watch(config());
         let mut frames = Frames::new(&watch);
@@ -146,7 +146,7 @@ fn a_mapper_that_unmaps_with_a_flush_is_silent_and_without_one_is_found() {
 }
 
 #[test]
-fn tables_freed_before_any_flush_are_found_and_after_a_flush_they_are_not() {
+fn only_tables_freed_before_a_flush_are_found() {
     for flush in [true, false] {
         let adversary = Some(Adversary { seed: 1, rate: 1000 });
         let watch = watch(Config { adversary, ..config() });
@@ -183,7 +183,7 @@ fn tables_freed_before_any_flush_are_found_and_after_a_flush_they_are_not() {
 }
 
 #[test]
-fn a_table_full_of_old_entries_is_found_at_the_store_that_links_it_and_a_root_at_its_load() {
+fn old_entries_are_found_at_the_link_and_of_a_root_at_its_load() {
     let watch = watch(config());
     let mut frames = Frames::new(&watch);
     for at in (watch.memory().start()..watch.memory().start() + 3 * PAGE).step_by(8) {

@@ -29,7 +29,7 @@ fn refused(machine: &Machine, code: impl FnOnce()) -> Error {
 }
 
 #[test]
-fn an_instruction_that_is_not_emulated_ends_the_run_and_its_bytes_and_address_are_named() {
+fn an_unemulated_instruction_ends_the_run_and_is_named() {
     /// Executes the instruction, and returns its address too.
     macro_rules! code {
         ($address:ident, $($instruction:literal),+) => {
@@ -102,13 +102,13 @@ fn a_value_that_a_processor_refuses_ends_the_run_and_is_named() {
 }
 
 #[test]
-fn outside_of_a_run_of_kernel_code_a_privileged_instruction_is_a_crash_as_ever() {
+fn a_privileged_instruction_outside_a_run_crashes() {
     if is_inside() {
         let machine = Machine::plain(VA);
         let _ = machine.watch.run(|| tlb::flush(VirtAddr::new(VA)));
         return;
     }
-    let name = "kernel::refused::outside_of_a_run_of_kernel_code_a_privileged_instruction_is_a_crash_as_ever";
+    let name = "kernel::refused::a_privileged_instruction_outside_a_run_crashes";
     dies_of(name, libc::SIGSEGV);
 }
 
@@ -133,21 +133,20 @@ fn an_illegal_instruction_elsewhere_is_a_crash_as_ever() {
 }
 
 #[test]
-fn a_privileged_instruction_where_the_sanitizer_is_held_is_a_crash_that_says_so() {
+fn a_privileged_instruction_under_the_sanitizer_says_so() {
     if is_inside() {
         let machine = Machine::plain(VA);
         return machine.run(|| machine.watch.with(|_, _| tlb::flush(VirtAddr::new(VA))));
     }
-    let name =
-        "kernel::refused::a_privileged_instruction_where_the_sanitizer_is_held_is_a_crash_that_says_so";
+    let name = "kernel::refused::a_privileged_instruction_under_the_sanitizer_says_so";
     let text = dies_of(name, libc::SIGSEGV);
     assert!(text.contains("inside `Watch::with`"), "{text}");
 }
 
 #[test]
-fn an_instruction_at_the_end_of_its_page_is_decoded_without_a_look_behind() {
+fn decoding_does_not_read_beyond_the_instructions_page() {
     if !is_inside() {
-        let name = "kernel::refused::an_instruction_at_the_end_of_its_page_is_decoded_without_a_look_behind";
+        let name = "kernel::refused::decoding_does_not_read_beyond_the_instructions_page";
         let out = alone(name);
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         return;

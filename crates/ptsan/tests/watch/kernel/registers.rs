@@ -142,7 +142,7 @@ fn each_way_to_flush_drops_what_processors_drop() {
 }
 
 #[test]
-fn invpcid_of_an_address_spares_global_translations_and_other_spaces() {
+fn invpcid_of_an_address_spares_global_pages_and_other_spaces() {
     for global in [false, true] {
         let machine = with_pcids(if global { GLOBAL } else { 0 });
         machine.use_both(0);
@@ -202,7 +202,7 @@ fn invpcid_of_an_address_spares_the_tables_of_other_addresses() {
 }
 
 #[test]
-fn a_load_with_bit_63_keeps_what_the_space_holds_and_one_without_it_does_not() {
+fn only_a_cr3_load_with_bit_63_keeps_translations() {
     for keep in [false, true] {
         let machine = with_pcids(0);
         let root = machine.root;
@@ -245,7 +245,7 @@ fn invpcid_of_every_space_reaches_those_that_are_not_loaded() {
 }
 
 #[test]
-fn without_pcids_every_load_of_another_root_flushes_and_the_address_of_the_root_is_the_space() {
+fn without_pcids_each_root_is_a_space_and_each_load_flushes() {
     for asids in [false, true] {
         let machine = Machine::new(Config { asids, ..config() }, VA, 0);
         machine.use_both(0);

@@ -43,7 +43,7 @@ fn hlt_ends_a_run_and_what_comes_after_it_is_not_executed() {
 }
 
 #[test]
-fn a_run_that_halts_leaves_registers_flags_and_signals_as_a_call_does() {
+fn a_halted_run_leaves_registers_flags_and_signals_as_a_call() {
     let machine = Machine::plain(VA);
     let blocked = || {
         // SAFETY: only reads the mask.
@@ -125,7 +125,7 @@ fn a_run_inside_that_is_abandoned_is_over() {
 }
 
 #[test]
-fn a_panic_of_the_code_comes_out_and_the_watch_can_be_used_again() {
+fn a_panic_of_the_code_propagates_and_the_watch_is_reusable() {
     let machine = Machine::plain(VA);
     let caught = catch_unwind(AssertUnwindSafe(|| machine.run(|| panic!("by the code"))));
     assert_eq!(caught.expect_err("panics").downcast_ref::<&str>(), Some(&"by the code"));
@@ -196,7 +196,7 @@ fn a_cpu_that_is_not_there_or_runs_another_thread_is_refused() {
 }
 
 #[test]
-fn a_program_may_use_memory_between_the_instructions_of_the_kernel() {
+fn a_program_may_use_memory_between_kernel_instructions() {
     let machine = Machine::plain(VA);
     let read = || machine.watch.with(|san, ram| san.translate(ram, 0, VA, Access::READ.kernel()).is_ok());
     machine.run(|| {

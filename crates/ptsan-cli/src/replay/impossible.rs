@@ -1,9 +1,9 @@
 //! Records that cannot be: the log is at fault, not the code that it is about.
-use super::begun::{Locks, Numbered};
+use super::error::RecordError;
 use super::memory::END;
 use super::readers::{Entries, Readers};
 use super::recent::Origin;
-use super::wrong::Wrong;
+use super::under_way::{Locks, Numbered};
 use ptsan::{Arch, ByGuestAddress};
 use ptsan_log::{Header, Record, Scope};
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 1 << 24;
 
 /// A record that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lie {
+pub(super) struct ImpossibleRecord {
     pub(super) origin: Origin,
     /// The name of the record's kind.
     pub(super) kind: &'static str,
@@ -71,7 +71,7 @@ impl Facts {
 
     /// Checks a record against all before it, and takes note of it if it can be. Sizes are those of
     /// the record, never 0.
-    pub(super) fn check(&mut self, record: &Record<'_>) -> Result<(), Wrong> {
+    pub(super) fn check(&mut self, record: &Record<'_>) -> Result<(), RecordError> {
         match *record {
             Record::TableAllocated { phys, size, level, .. } => self.allocated(phys, size, level),
             Record::TableFreed { phys, size } => self.freed(phys, size),
@@ -172,7 +172,7 @@ impl Facts {
         }
     }
 
-    fn has_root(&self, reader: u16) -> Result<(), Wrong> {
+    fn has_root(&self, reader: u16) -> Result<(), RecordError> {
         if self.loaded.contains_key(&reader) {
             return Ok(());
         }
@@ -182,7 +182,7 @@ impl Facts {
         ))
     }
 
-    fn root(&self, root: u64) -> Result<(), Wrong> {
+    fn root(&self, root: u64) -> Result<(), RecordError> {
         if root.is_multiple_of(self.root_align) && root < END {
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl Facts {
         ))
     }
 
-    fn second_stage(&self) -> Result<(), Wrong> {
+    fn second_stage(&self) -> Result<(), RecordError> {
         if self.by_address.is_some() {
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl Facts {
     }
 
     /// Checks that a CPU has an invalidation of such an extent. Devices have all.
-    fn by_address(&self, cpu: Option<u16>, scope: Scope) -> Result<(), Wrong> {
+    fn by_address(&self, cpu: Option<u16>, scope: Scope) -> Result<(), RecordError> {
         let of_cpu = cpu.is_none_or(|cpu| cpu < self.readers.cpus);
         let whole = matches!(scope, Scope::Space(_) | Scope::All);
         if self.by_address != Some(ByGuestAddress::Never) || !of_cpu || whole {
@@ -215,7 +215,7 @@ impl Facts {
         ))
     }
 
-    fn table(&self, phys: u64, size: u64) -> Result<(), Wrong> {
+    fn table(&self, phys: u64, size: u64) -> Result<(), RecordError> {
         let fits = size <= MOST_BYTES
             && size.is_multiple_of(self.entry_bytes)
             && phys.checked_add(size).is_some_and(|end| end <= END);
@@ -228,7 +228,7 @@ impl Facts {
         ))
     }
 
-    fn level(&self, level: Option<u8>) -> Result<(), Wrong> {
+    fn level(&self, level: Option<u8>) -> Result<(), RecordError> {
         if let Some(level) = level.filter(|level| usize::from(*level) >= self.levels) {
             return Err((
                 format!("level {level}, and the format has levels 0 to {}", self.levels - 1),
@@ -238,14 +238,14 @@ impl Facts {
         Ok(())
     }
 
-    fn allocated(&mut self, phys: u64, size: u64, level: Option<u8>) -> Result<(), Wrong> {
+    fn allocated(&mut self, phys: u64, size: u64, level: Option<u8>) -> Result<(), RecordError> {
         self.table(phys, size)?;
         self.level(level)?;
         self.announced.extend(phys / PAGE..=(phys + (size - 1)) / PAGE);
         Ok(())
     }
 
-    fn freed(&self, phys: u64, size: u64) -> Result<(), Wrong> {
+    fn freed(&self, phys: u64, size: u64) -> Result<(), RecordError> {
         self.table(phys, size)?;
         if self.announced.contains(&(phys / PAGE)) {
             return Ok(());
@@ -256,7 +256,7 @@ impl Facts {
         ))
     }
 
-    fn space(&self, space: u64) -> Result<(), Wrong> {
+    fn space(&self, space: u64) -> Result<(), RecordError> {
         if self.spaces.contains(&space) {
             return Ok(());
         }
@@ -266,7 +266,7 @@ impl Facts {
         ))
     }
 
-    fn destroyed(&mut self, space: u64) -> Result<(), Wrong> {
+    fn destroyed(&mut self, space: u64) -> Result<(), RecordError> {
         if let Some((cpu, _)) = self.loaded.iter().find(|(_, loaded)| **loaded == space) {
             return Err((
                 format!("{} has space {space:#x} loaded", self.readers.name(*cpu)),
@@ -284,7 +284,7 @@ impl Facts {
 }
 
 /// Checks the extent of an invalidation.
-fn range(scope: Scope) -> Result<(), Wrong> {
+fn range(scope: Scope) -> Result<(), RecordError> {
     match scope {
         Scope::Range { start, end, stride, .. } | Scope::EverySpace { start, end, stride }
             if stride == 0 || end < start =>

@@ -1,4 +1,4 @@
 //! The error of a record that cannot be.
 
 /// The error of a record that cannot be, and a legal record in its place.
-pub(super) type Wrong = (String, &'static str);
+pub(super) type RecordError = (String, &'static str);

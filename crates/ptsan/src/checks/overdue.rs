@@ -4,7 +4,7 @@ use crate::cpu::{CombinedEntry, Cpu, CpuState, GuestPage, Loaded, TlbEntry};
 use crate::memory::Memory;
 use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt, is_state};
 use crate::report::{Kind, Place, Rule};
-use crate::shadow::{FrameRef, Mapping, State};
+use crate::shadow::{FrameRef, State, UserMapping};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
@@ -396,7 +396,7 @@ impl Sanitizer {
         memory: &(impl Memory + ?Sized),
         phys: u64,
         size: u64,
-    ) -> Option<(Mapping, u64, usize)> {
+    ) -> Option<(UserMapping, u64, usize)> {
         let mappings = self.mappings.of(&self.config.arch, phys, size);
         mappings.into_iter().find_map(|mapping| {
             let at = EntryAt { entry: mapping.entry, table: mapping.table, level: mapping.level };

@@ -1,5 +1,5 @@
 //! Remembers which operations and readers are under way, and which locks CPUs hold.
-use super::wrong::Wrong;
+use super::error::RecordError;
 use std::collections::{HashMap, HashSet};
 
 /// The most operations, and the most readers, under way.
@@ -37,7 +37,7 @@ impl Numbered {
         }
     }
 
-    pub(super) fn begin(&mut self, number: u64) -> Result<(), Wrong> {
+    pub(super) fn begin(&mut self, number: u64) -> Result<(), RecordError> {
         if self.under_way.len() >= MOST {
             return Err((format!("{MOST} {}s are under way", self.name), self.own));
         }
@@ -48,14 +48,14 @@ impl Numbered {
         }
     }
 
-    pub(super) fn expect(&self, number: u64) -> Result<(), Wrong> {
+    pub(super) fn expect(&self, number: u64) -> Result<(), RecordError> {
         if self.under_way.contains(&number) {
             return Ok(());
         }
         Err((format!("{} {number} is not under way", self.name), self.begin))
     }
 
-    pub(super) fn end(&mut self, number: u64) -> Result<(), Wrong> {
+    pub(super) fn end(&mut self, number: u64) -> Result<(), RecordError> {
         self.expect(number)?;
         self.under_way.remove(&number);
         Ok(())
@@ -67,7 +67,7 @@ impl Numbered {
 pub(super) struct Locks(HashMap<u64, (bool, HashSet<u16>)>);
 
 impl Locks {
-    pub(super) fn take(&mut self, cpu: u16, lock: u64, shared: bool) -> Result<(), Wrong> {
+    pub(super) fn take(&mut self, cpu: u16, lock: u64, shared: bool) -> Result<(), RecordError> {
         if self.0.len() >= MOST_LOCKS {
             return Err((format!("{MOST_LOCKS} locks are held"), "record lock-released for each"));
         }
@@ -86,7 +86,7 @@ impl Locks {
         Ok(())
     }
 
-    pub(super) fn release(&mut self, cpu: u16, lock: u64) -> Result<(), Wrong> {
+    pub(super) fn release(&mut self, cpu: u16, lock: u64) -> Result<(), RecordError> {
         let held = self.0.get_mut(&lock).filter(|(_, holders)| holders.contains(&cpu));
         let Some((_, holders)) = held else {
             return Err((

@@ -326,7 +326,7 @@ mod tests {
 
     /// Stores at random, with CPUs that leave roots in between, in few or many kinds of entries.
     #[test]
-    fn a_compact_entry_has_the_value_and_is_after_the_same_departures_as_the_exact_one() {
+    fn compact_entries_have_the_values_and_departures_of_exact_ones() {
         for (kinds, live, seed) in [(3, 4, 1u64), (40, 4, 2), (3, 40, 3), (9, 16, 4)] {
             let mut state = seed;
             let mut below = |n: u64| {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compact_table_of_512_entries_takes_less_than_half_of_an_exact_one() {
+    fn a_compact_table_takes_less_than_half_of_an_exact_one() {
         assert_eq!((size_of::<Exact>(), size_of::<Compact>()), (1032, 440));
     }
 }

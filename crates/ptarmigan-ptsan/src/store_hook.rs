@@ -1,4 +1,4 @@
-//! Entries whose stores are told at once.
+//! Calls a hook at each store to an entry.
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{Access, Attr, Format, Rights, Slot};
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};

@@ -26,7 +26,7 @@ pub(crate) struct Change {
 
 /// A translation that may be cached.
 #[derive(Clone, Copy)]
-pub(super) struct Page {
+pub(super) struct CachedPage {
     pub(super) va: u64,
     pub(super) level: u8,
     pub(super) phys: u64,
@@ -39,7 +39,7 @@ pub(super) struct Page {
 /// The pages and tables below an entry for a table.
 #[derive(Default)]
 struct Below {
-    pages: Vec<Page>,
+    pages: Vec<CachedPage>,
     /// Tables, with the first address and the level of each.
     tables: Vec<(FrameRef, u64, u8)>,
 }
@@ -151,7 +151,7 @@ impl Sanitizer {
             // The usual case, without lists.
             Entry::Leaf { phys: mapped, perms, global, .. } => {
                 let perms = perms & above;
-                let page = Page { va, level: at.level, phys: mapped, perms, global, raw: before.raw };
+                let page = CachedPage { va, level: at.level, phys: mapped, perms, global, raw: before.raw };
                 return self.owe_page(memory, change, page, (phys, above), &may_hold);
             }
             Entry::Table { phys, perms } => (phys, perms & above),
@@ -184,13 +184,13 @@ impl Sanitizer {
         &mut self,
         memory: &(impl Memory + ?Sized),
         change: Change,
-        page: Page,
+        page: CachedPage,
         (phys, above): (u64, Perms),
         may_hold: &Spaces,
     ) {
         let Change { at, root, before, new, state, .. } = change;
         let Some(rule) = self.loss(memory, phys, page, above, at, new).or(state) else { return };
-        let Page { va, level, phys: mapped, perms, global, .. } = page;
+        let CachedPage { va, level, phys: mapped, perms, global, .. } = page;
         let holders = if global { self.may_hold_global(root, before.since) } else { CpuMask::default() };
         if holders.is_empty() && may_hold.is_empty() {
             return;
@@ -313,7 +313,7 @@ impl Sanitizer {
             let raw = read_raw(memory, arch, table, level, index).unwrap_or_default();
             match arch.entry(level, index, raw) {
                 Entry::Leaf { phys, perms, global, accessed: true, .. } => {
-                    below.pages.push(Page { va, level, phys, perms: perms & allowed, global, raw });
+                    below.pages.push(CachedPage { va, level, phys, perms: perms & allowed, global, raw });
                 }
                 Entry::Table { phys, perms } if level > 0 => {
                     self.list_below(memory, phys, level - 1, va, perms & allowed, below, left);
@@ -330,7 +330,7 @@ impl Sanitizer {
         (table, level): (u64, u8),
         va: u64,
         perms: Perms,
-    ) -> Vec<Page> {
+    ) -> Vec<CachedPage> {
         let (mut below, mut left) = (Below::default(), MOST_ENTRIES);
         self.list_below(memory, table, level, va, perms, &mut below, &mut left);
         below.pages
@@ -341,7 +341,7 @@ impl Sanitizer {
         &self,
         memory: &(impl Memory + ?Sized),
         root: u64,
-        page: Page,
+        page: CachedPage,
         above: Perms,
         at: EntryAt,
         new: Entry,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// The records that the findings of a sanitizer name.
 #[derive(Default)]
-pub(super) struct Noted {
+pub(super) struct Origins {
     /// For each finding kept, the records of the events that it names.
     pub(super) made: Vec<HashMap<u64, Origin>>,
     /// How often anything was found.
@@ -13,7 +13,7 @@ pub(super) struct Noted {
     recent: Recent,
 }
 
-impl Noted {
+impl Origins {
     /// Notes that a record is carried out next.
     pub(super) fn begins(&mut self, san: &Sanitizer, origin: Origin) {
         self.recent.push(san.event() + 1, origin);
