@@ -110,33 +110,33 @@ impl PagePrices {
 fn one_round() -> io::Result<PagePrices> {
     let memory = Memory::new()?;
     let mut prices = PagePrices::default();
-    let base = Child::new()?;
+    let base = WaitingChild::new()?;
     prices.fork = base.forked;
     prices.exit = base.end()?;
     let per = |ns: f64, base: f64, units: usize| (ns - base) / units as f64;
 
     memory.advise(libc::MADV_NOHUGEPAGE)?;
     prices.small.fresh = timed(|| memory.write(0..1, PAGE)) / PAGES as f64;
-    let child = Child::new()?;
+    let child = WaitingChild::new()?;
     prices.small.forked = per(child.forked, prices.fork, PAGES);
     prices.copied = timed(|| memory.write(0..WRITES, HUGE)) / (REGIONS * WRITES) as f64;
     child.end()?;
-    let child = Child::new()?;
+    let child = WaitingChild::new()?;
     prices.small.dropped = per(child.end()?, prices.exit, PAGES);
     prices.reused = timed(|| memory.write(WRITES..2 * WRITES, HUGE)) / (REGIONS * WRITES) as f64;
     prices.small.freed = timed(|| memory.free()) / PAGES as f64;
 
     memory.advise(libc::MADV_HUGEPAGE)?;
     prices.huge.fresh = timed(|| memory.write(0..1, PAGE)) / REGIONS as f64;
-    let child = Child::new()?;
+    let child = WaitingChild::new()?;
     prices.huge.forked = per(child.forked, prices.fork, REGIONS);
     prices.huge.dropped = per(child.end()?, prices.exit, REGIONS);
     prices.huge.freed = timed(|| memory.free()) / REGIONS as f64;
     memory.write(0..1, PAGE);
-    let child = Child::new()?;
+    let child = WaitingChild::new()?;
     prices.splits = timed(|| memory.write(0..1, HUGE)) / REGIONS as f64;
     child.end()?;
-    let child = Child::new()?;
+    let child = WaitingChild::new()?;
     prices.split.forked = per(child.forked, prices.fork, PAGES);
     prices.split.dropped = per(child.end()?, prices.exit, PAGES);
     prices.split.freed = timed(|| memory.free()) / PAGES as f64;
@@ -209,7 +209,7 @@ impl Drop for Memory {
 }
 
 /// A child that waits until it is told to end.
-struct Child {
+struct WaitingChild {
     pid: libc::pid_t,
     /// The child ends when this is closed.
     alive: Option<PipeWriter>,
@@ -217,7 +217,7 @@ struct Child {
     forked: f64,
 }
 
-impl Child {
+impl WaitingChild {
     fn new() -> io::Result<Self> {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
@@ -243,7 +243,7 @@ impl Child {
                     libc::_exit(0)
                 }
             }
-            pid => Ok(Child { pid, alive: Some(PipeWriter::from(writer)), forked }),
+            pid => Ok(WaitingChild { pid, alive: Some(PipeWriter::from(writer)), forked }),
         }
     }
 
@@ -267,7 +267,7 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for WaitingChild {
     fn drop(&mut self) {
         self.alive = None;
         if self.pid != 0 {

@@ -57,7 +57,7 @@ pub struct Details {
     pub programs: Vec<ProgramShare>,
     /// The mappings, the largest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub places: Vec<Place>,
+    pub places: Vec<MappingPlace>,
     /// The function that causes most of it, if callers were recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
@@ -80,7 +80,7 @@ pub struct ProgramShare {
 
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct MappingPlace {
     /// The program.
     pub program: String,
     /// The kind of mapping, and its name if it has one.
@@ -91,10 +91,10 @@ pub struct Place {
     pub bytes: u64,
 }
 
-impl Place {
+impl MappingPlace {
     /// Returns it as a part of a sentence.
     pub fn text(&self) -> String {
-        let Place { program, mapping, address, bytes } = self;
+        let MappingPlace { program, mapping, address, bytes } = self;
         format!("{mapping} of {program} at {address:#x}, {}", Bytes(*bytes))
     }
 }

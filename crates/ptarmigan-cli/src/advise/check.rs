@@ -133,7 +133,7 @@ impl After {
 
     /// Compares advice from the first recording.
     pub fn check(self, advice: &[Advice], before: &Trace, facts: &Facts) -> Check {
-        let left: Vec<Left> = advice.iter().map(|piece| self.left(piece)).collect();
+        let left: Vec<Remainder> = advice.iter().map(|piece| self.left(piece)).collect();
         let shares = |one: usize, other: usize| {
             one != other
                 && advice[one]
@@ -170,21 +170,21 @@ impl After {
     }
 
     /// Returns how much of a piece of advice the second recording still gets.
-    fn left(&self, piece: &Advice) -> Left {
+    fn left(&self, piece: &Advice) -> Remainder {
         let names = |advice: &Advice| -> BTreeSet<String> {
             advice.details.programs.iter().map(|share| share.name.clone()).collect()
         };
         let of = names(piece);
         let same_programs = |other: &&Advice| of.is_empty() || !names(other).is_disjoint(&of);
         let again = self.again.iter().filter(|other| other.kind == piece.kind).find(same_programs);
-        let Some(again) = again else { return Left::default() };
+        let Some(again) = again else { return Remainder::default() };
         // Seconds are predicted if prices were measured, which they are once.
         let both = piece.details.expect.iter().find_map(|first| {
             let now = again.details.expect.iter().find(|now| now.figure == first.figure)?;
             Some((first, now))
         });
         let share = |expect: &Expect| expect.saving() / expect.without;
-        both.map_or(Left::default(), |(first, now)| Left {
+        both.map_or(Remainder::default(), |(first, now)| Remainder {
             saving: now.saving() / first.saving(),
             share: share(now) / share(first),
         })
@@ -251,7 +251,7 @@ impl After {
 
 /// The part of a piece of advice that the second recording still gets.
 #[derive(Clone, Copy, Debug, Default)]
-struct Left {
+struct Remainder {
     /// The saving, as a part of that of the first recording.
     saving: f64,
     /// The part of the figure that it saves, as a part of that of the first recording.
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn several_figures_have_the_worst_result_of_those_that_are_known() {
+    fn several_figures_have_their_worst_known_result() {
         use Holds::{CannotBeTold, Held, Missed, NotCarriedOut};
         let of = |results: &[Holds]| together(results.iter().copied());
         assert_eq!(of(&[Held, CannotBeTold]), Held);

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_one_name_are_one_program_and_forks_have_their_times() {
+    fn processes_of_one_name_are_one_program_with_fork_times() {
         let fork = |child| Kind::Clone { child, kind: CloneKind::Fork };
         let mut events = Vec::from(exec(0, "server"));
         events.push((0, Kind::Note(Note::StopCost { nanos: 100 })));

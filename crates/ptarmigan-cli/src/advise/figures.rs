@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_pays_if_one_count_falls_by_a_hundredth_and_none_rises_by_one() {
+    fn a_change_pays_if_a_count_falls_by_1_percent_and_none_rises() {
         let pays = |change: fn(&mut CountedRun)| saved(change).pays(&figures(|_| {}));
         assert!(!pays(|_| {}), "nothing is saved");
         assert!(pays(|run| run.classes[OpClass::Fault as usize].times -= 1000));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_differ_if_all_rounds_of_one_side_are_below_all_of_the_other() {
+    fn times_differ_if_all_rounds_of_one_side_are_lower() {
         let rounds =
             |times: [f64; 3]| times.map(|processor_ns| CountedRun { processor_ns, ..Default::default() });
         let differ = |a, b| times_differ(&rounds(a), &rounds(b));

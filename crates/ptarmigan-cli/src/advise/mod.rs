@@ -37,7 +37,7 @@ use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::print;
 use ptarmigan_term::screen;
 use ptarmigan_term::{Context, Failure};
-use report::{Document, TraceReport};
+use report::{AdviceDocument, TraceReport};
 use std::process::ExitCode;
 
 /// Prints advice for each trace.
@@ -51,7 +51,7 @@ pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     let timed = args.whom != Whom::Kernel && args.rounds > 0;
     let prices = timed.then(|| PagePrices::measure().ok()).flatten();
     let width = screen::narrow().unwrap_or(text::COLUMNS);
-    let mut document = Document::default();
+    let mut document = AdviceDocument::default();
     for path in &args.traces {
         let report = one(args.open(path)?, args, costs, prices)?;
         if !args.json {

@@ -12,16 +12,16 @@ const SCHEMA: u32 = 1;
 
 /// The document.
 #[derive(Serialize)]
-pub struct Document {
+pub struct AdviceDocument {
     /// The number of the schema.
     pub schema: u32,
     /// Each trace.
     pub traces: Vec<TraceReport>,
 }
 
-impl Default for Document {
+impl Default for AdviceDocument {
     fn default() -> Self {
-        Document { schema: SCHEMA, traces: Vec::new() }
+        AdviceDocument { schema: SCHEMA, traces: Vec::new() }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The result as text, at most 80 columns wide, or as wide as a narrower terminal.
-use super::advice::{Advice, Place, ProgramShare, To};
+use super::advice::{Advice, MappingPlace, ProgramShare, To};
 use super::check::Check;
 use super::expect::Expect;
 use super::figures::percent;
@@ -103,7 +103,7 @@ fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
         out.add(3, &format!("By program: {}.", shares.join(", ")));
     }
     if !details.places.is_empty() {
-        let places: Vec<String> = details.places.iter().map(Place::text).collect();
+        let places: Vec<String> = details.places.iter().map(MappingPlace::text).collect();
         out.add(3, &format!("Where: {}.", places.join("; ")));
     }
     if let Some(caller) = &details.caller {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_has_shorter_lines_and_longer_words_stay_whole() {
+    fn a_narrow_terminal_wraps_lines_and_keeps_words_whole() {
         assert_eq!(
             paragraph(20, 3, "MALLOC_ARENA_MAX=1, or one arena"),
             "   MALLOC_ARENA_MAX=1,\n   or one arena\n"

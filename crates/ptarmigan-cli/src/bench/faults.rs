@@ -40,7 +40,7 @@ const APART: &str = "two-spaces";
 
 /// How two threads divide the pages.
 #[derive(Clone, Copy)]
-struct Split {
+struct PageSplit {
     name: &'static str,
     /// Returns the pages of thread `t` of `n`, in order.
     pages: fn(u64, u64) -> PageIter,
@@ -63,10 +63,10 @@ fn interleaved(t: u64, n: u64) -> PageIter {
     Box::new((0..PAGES).filter(move |page| page % n == t))
 }
 
-const CASES: [Split; 3] = [
-    Split { name: "disjoint", pages: disjoint },
-    Split { name: "same-region", pages: same_region },
-    Split { name: "interleaved", pages: interleaved },
+const CASES: [PageSplit; 3] = [
+    PageSplit { name: "disjoint", pages: disjoint },
+    PageSplit { name: "same-region", pages: same_region },
+    PageSplit { name: "interleaved", pages: interleaved },
 ];
 
 fn area() -> VirtRange {
@@ -199,8 +199,9 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let mut samples = Samples::default();
     // Ratios of measurements next to each other in time, as the machine's speed drifts.
     let mut gains: [Vec<[f64; 2]>; CASES.len()] = Default::default();
-    let lists_of =
-        |case: Split, n: u64| (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>();
+    let lists_of = |case: PageSplit, n: u64| {
+        (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>()
+    };
     let progress = RoundLine::new(rounds);
     let slot = host.slot(0).ok_or("no CPU")?;
     let pin = slot.pin();

@@ -24,15 +24,15 @@ pub fn policies(rounds: u32, arch: MachineName) -> Result<BenchReport, Failure> 
     if arch == MachineName::X86_64 {
         return x86_64(rounds).map_err(Failure::new);
     }
-    arch.in_its_format(Table { rounds })
+    arch.in_its_format(TableBench { rounds })
 }
 
 /// The benchmark in any format.
-struct Table {
+struct TableBench {
     rounds: u32,
 }
 
-impl PerFormat for Table {
+impl PerFormat for TableBench {
     type Done = BenchReport;
 
     fn run<F: Format>(self) -> Result<BenchReport, Failure> {

@@ -29,8 +29,6 @@ use ptarmigan_bench::clock::thread_time;
 use ptarmigan_bench::report::{BenchReport, Samples};
 use ptarmigan_bench::rounds::RoundLine;
 
-type F = X86_64;
-
 const PAGE: u64 = 4096;
 const LINE: usize = 64;
 const ORDINARY: &str = "ordinary";
@@ -191,7 +189,7 @@ fn faults(
     samples: &mut Samples,
 ) -> Result<(), String> {
     let config = HostConfig { bytes: 1 << 30, touch_data: true, use_lines: lines, ..HostConfig::default() };
-    let host = Host::<F>::new(config).map_err(|e| e.to_string())?;
+    let host = Host::<X86_64>::new(config).map_err(|e| e.to_string())?;
     let lists = host.quicklists().map_err(|e| e.to_string())?;
     let inner = ReplayHost::new(&host, &lists, WalkingMmu::NONE).map_err(|e| e.to_string())?;
     let m = EitherMachine::low(&inner);
@@ -208,7 +206,7 @@ fn faults(
         let turns = if cold { sizes.turns.div_ceil(20) } else { sizes.turns };
         let mut fresh = 0;
         for _ in 0..turns {
-            let mut space = Space::<F>::new(on).map_err(|e| e.to_string())?;
+            let mut space = Space::<X86_64>::new(on).map_err(|e| e.to_string())?;
             let mut edit = space.edit(on).map_err(|e| e.to_string())?;
             edit.mmap(area, AreaFlags(3), 0).map_err(|e| e.to_string())?;
             if cold {
@@ -249,7 +247,8 @@ fn faults(
 pub fn run(rounds: u32, sizes: &ZeroWorkload) -> Result<BenchReport, String> {
     let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let bytes = (sizes.cold as u64 * PAGE * 2).max(64 << 20);
-    let host = Host::<F>::new(HostConfig { bytes, ..HostConfig::default() }).map_err(|e| e.to_string())?;
+    let host =
+        Host::<X86_64>::new(HostConfig { bytes, ..HostConfig::default() }).map_err(|e| e.to_string())?;
     let mut bank = Bank::new(host.frames(), host.window(), sizes.cold)?;
     let mut samples = Samples::default();
     let progress = RoundLine::new(rounds);

@@ -58,7 +58,7 @@ pub struct Inspection {
     /// `madvise` calls by advice, in Linux's numbering.
     pub advice: BTreeMap<u16, u64>,
     /// Pages found at stops.
-    pub at_stops: AtStops,
+    pub at_stops: PagesAtStops,
     /// Address spaces with at least one fault.
     pub spaces: u64,
     /// Mean number of distinct regions with a fault, per address space. `None` if the trace has
@@ -118,7 +118,7 @@ pub struct FaultStats {
 /// Pages that were found present at stops: no event says how they came.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct AtStops {
+pub struct PagesAtStops {
     /// Runs of such pages.
     pub runs: u64,
     /// Pages.

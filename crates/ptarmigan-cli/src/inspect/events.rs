@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::fmt::{self, Display, Formatter};
 
 /// One event as a line, without its end.
-pub struct Line<'a> {
+pub struct EventLine<'a> {
     /// The number of the event.
     pub number: u64,
     /// The time, in microseconds, if the trace has times.
@@ -21,9 +21,9 @@ pub struct Line<'a> {
 }
 
 /// The value of a field, in one word.
-struct Word<'a>(Value, &'a Symbols);
+struct FieldWord<'a>(Value, &'a Symbols);
 
-impl Display for Word<'_> {
+impl Display for FieldWord<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Page(page) => write!(f, "{page:#x}"),
@@ -45,7 +45,7 @@ impl Display for Word<'_> {
     }
 }
 
-impl<'a> Word<'a> {
+impl<'a> FieldWord<'a> {
     /// Returns the text of a value that the recorded program has chosen. `None` if it has none.
     fn foreign(&'a self) -> Option<&'a str> {
         match &self.0 {
@@ -62,7 +62,7 @@ fn milliseconds(micros: u64) -> String {
     format!("{whole}.{rest:03}")
 }
 
-impl Display for Line<'_> {
+impl Display for EventLine<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Event { task, cpu, kind } = self.event;
         write!(f, "{} ", self.number)?;
@@ -72,7 +72,7 @@ impl Display for Line<'_> {
         }
         write!(f, " cpu={cpu} task={task} {}", kind.name())?;
         kind.fields(&mut |name, value| {
-            let word = Word(value, self.symbols);
+            let word = FieldWord(value, self.symbols);
             match word.foreign() {
                 _ if value == Value::Text(None) => Ok(()),
                 Some(text) => write!(f, " {name}={text:?}"),
@@ -132,7 +132,7 @@ pub fn csv_head() -> String {
     names.map(|name| name.replace('-', "_")).collect::<Vec<_>>().join(",")
 }
 
-impl Line<'_> {
+impl EventLine<'_> {
     /// Returns the event as a line of a CSV file. Fields that it does not have are empty.
     pub fn csv(&self) -> String {
         let Event { task, cpu, kind } = self.event;
@@ -142,7 +142,7 @@ impl Line<'_> {
             let at = FIELDS.iter().position(|field| *field == name);
             debug_assert!(at.is_some(), "{name} has a column");
             if let Some(cell) = at.and_then(|at| cells.get_mut(at)) {
-                let word = Word(value, self.symbols);
+                let word = FieldWord(value, self.symbols);
                 *cell = match word.foreign() {
                     Some(text) => text.to_owned(),
                     None => Some(word.to_string()).filter(|text| text != "-").unwrap_or_default(),
@@ -186,7 +186,8 @@ mod tests {
     fn lines_are_stable() {
         let symbols = Symbols::default();
         let line = |time, kind| {
-            Line { number: 5, time, event: Event { task: 7, cpu: 1, kind }, symbols: &symbols }.to_string()
+            EventLine { number: 5, time, event: Event { task: 7, cpu: 1, kind }, symbols: &symbols }
+                .to_string()
         };
         let flags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER);
         assert_eq!(
@@ -199,8 +200,12 @@ mod tests {
             "5 - cpu=1 task=7 mmap start=0x10 pages=2 prot=- flags=anon,fixed"
         );
         let csv = |kind| {
-            let line =
-                Line { number: 5, time: None, event: Event { task: 7, cpu: 1, kind }, symbols: &symbols };
+            let line = EventLine {
+                number: 5,
+                time: None,
+                event: Event { task: 7, cpu: 1, kind },
+                symbols: &symbols,
+            };
             line.csv()
         };
         let columns = csv_head().split(',').count();

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub use count::{AtStops, FaultStats, Inspection, Running, TouchedRegions, VmPteStats, report};
+pub use count::{FaultStats, Inspection, PagesAtStops, Running, TouchedRegions, VmPteStats, report};
 
 /// The number of the document's form.
 const SCHEMA: u32 = 2;
@@ -103,7 +103,7 @@ fn print_events(args: &InspectArgs) -> Result<(), Failure> {
             && (args.kind.is_empty() || args.kind.iter().any(|kind| kind == event.kind.name()));
         if wanted {
             let time = (reader.header().version() > 1).then(|| reader.time());
-            let line = events::Line { number, time, event, symbols: reader.symbols() };
+            let line = events::EventLine { number, time, event, symbols: reader.symbols() };
             // A `String` takes everything.
             let _ = if args.csv { writeln!(text, "{}", line.csv()) } else { writeln!(text, "{line}") };
         }

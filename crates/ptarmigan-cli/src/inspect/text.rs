@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_is_broken_between_words_and_its_lines_begin_below_its_start() {
+    fn a_sentence_wraps_between_words_with_aligned_lines() {
         let sentence =
             |t: &mut Lines| t.add("recorded", "with tracefs on x86_64, 2 CPUs, pages of 4096 bytes");
         assert_eq!(

@@ -14,7 +14,7 @@ const NARROW: usize = 60;
 /// Formats the tables, with lines of at most `width` columns.
 pub(super) fn tables(work: &Work, width: usize) -> String {
     let mut text = String::new();
-    let rows: Vec<Row> = work.mappings.iter().take(TOP).map(mapping).collect();
+    let rows: Vec<WorkRow> = work.mappings.iter().take(TOP).map(mapping).collect();
     let head = ["    faults   share", "address         program: mapping"].map(str::to_owned);
     table(&mut text, "faults by mapping", &head, &rows, work.mappings.len(), width);
     for functions in rows::functions(work) {
@@ -22,7 +22,7 @@ pub(super) fn tables(work: &Work, width: usize) -> String {
         let numbers = format!("{:>10}   share{}", functions.counts, if timed { "      time" } else { "" });
         let head = [numbers, "program: function".to_owned()];
         let rows = &functions.rows;
-        let lines: Vec<Row> = rows.iter().take(TOP).map(|row| function(row, timed)).collect();
+        let lines: Vec<WorkRow> = rows.iter().take(TOP).map(|row| function(row, timed)).collect();
         table(&mut text, functions.title, &head, &lines, rows.len(), width);
     }
     text
@@ -38,16 +38,16 @@ pub(super) fn requests(flushes: Option<&LinuxFlushes>, width: usize) -> String {
         let share = 100.0 * requests as f64 / all.max(1) as f64;
         [format!("{:>10} {share:>5.1} %", Count(requests)), format!("{}: {}", row.program, row.cause.name())]
     };
-    let rows: Vec<Row> = requests.iter().take(TOP).map(row).collect();
+    let rows: Vec<WorkRow> = requests.iter().take(TOP).map(row).collect();
     let head = ["  requests   share", "program: cause"].map(str::to_owned);
     table(&mut text, "requests between CPUs", &head, &rows, requests.len(), width);
     text
 }
 
 /// The numbers of a row, and its names.
-type Row = [String; 2];
+type WorkRow = [String; 2];
 
-fn table(text: &mut String, title: &str, head: &Row, rows: &[Row], all: usize, width: usize) {
+fn table(text: &mut String, title: &str, head: &WorkRow, rows: &[WorkRow], all: usize, width: usize) {
     if rows.is_empty() {
         return;
     }
@@ -73,14 +73,14 @@ fn cut(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-fn mapping(row: &MappingWork) -> Row {
+fn mapping(row: &MappingWork) -> WorkRow {
     [
         format!("{:>10} {:>5.1} %", Count(row.faults), 100.0 * row.share),
         format!("{:<14}  {}", rows::address(row), rows::mapping(row)),
     ]
 }
 
-fn function(row: &FunctionWork, timed: bool) -> Row {
+fn function(row: &FunctionWork, timed: bool) -> WorkRow {
     let time = match (timed, row.seconds) {
         (true, Some(secs)) => format!("  {:>8}", Time::from_secs(secs)),
         (true, None) => format!("  {:>8}", "-"),

@@ -1,5 +1,5 @@
 //! The data behind the pictures, as CSV and as JSON.
-use super::collect::Figures;
+use super::collect::TraceFigures;
 use super::timeline;
 use crate::csv;
 use ptarmigan_replay::{Cause, Flushes};
@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 const SCHEMA: u32 = 2;
 
 /// The data behind one picture.
-struct Table {
+struct DataTable {
     name: &'static str,
     columns: &'static [&'static str],
-    rows: fn(&Figures, &mut Rows<'_>),
+    rows: fn(&TraceFigures, &mut Rows<'_>),
 }
 
 /// Takes the rows of one trace.
@@ -37,13 +37,17 @@ impl Rows<'_> {
 /// The columns that all tables have: the number of the trace and its name.
 const COMMON: [&str; 2] = ["trace", "name"];
 
-const TABLES: [Table; 15] = [
-    Table { name: "live-by-level", columns: &["at", "unit", "level", "tables"], rows: live_by_level },
-    Table { name: "live-by-program", columns: &["at", "unit", "program", "tables"], rows: live_by_program },
-    Table { name: "fullness", columns: &["from", "to", "most", "when_taken"], rows: fullness },
-    Table { name: "lifetimes", columns: &["from", "to", "unit", "leaf", "upper"], rows: lifetimes },
-    Table { name: "causes", columns: &["event", "cause", "level", "tables"], rows: causes },
-    Table {
+const TABLES: [DataTable; 15] = [
+    DataTable { name: "live-by-level", columns: &["at", "unit", "level", "tables"], rows: live_by_level },
+    DataTable {
+        name: "live-by-program",
+        columns: &["at", "unit", "program", "tables"],
+        rows: live_by_program,
+    },
+    DataTable { name: "fullness", columns: &["from", "to", "most", "when_taken"], rows: fullness },
+    DataTable { name: "lifetimes", columns: &["from", "to", "unit", "leaf", "upper"], rows: lifetimes },
+    DataTable { name: "causes", columns: &["event", "cause", "level", "tables"], rows: causes },
+    DataTable {
         name: "policies",
         columns: &[
             "policy",
@@ -62,20 +66,20 @@ const TABLES: [Table; 15] = [
         ],
         rows: policies,
     },
-    Table {
+    DataTable {
         name: "latency",
         columns: &["policy", "historic_lists", "level", "from_ns", "to_ns", "calls"],
         rows: latency,
     },
-    Table { name: "kept", columns: &["at", "unit", "policy", "historic_lists", "bytes"], rows: kept },
-    Table { name: "flushes", columns: &["at", "unit", "by", "size", "flushes"], rows: flushes },
-    Table {
+    DataTable { name: "kept", columns: &["at", "unit", "policy", "historic_lists", "bytes"], rows: kept },
+    DataTable { name: "flushes", columns: &["at", "unit", "by", "size", "flushes"], rows: flushes },
+    DataTable {
         name: "flushes-by-cause",
         columns: &["by", "what", "cause", "page", "range", "full"],
         rows: flushes_by_cause,
     },
-    Table { name: "requests", columns: &["program", "cause", "page", "range", "full"], rows: requests },
-    Table {
+    DataTable { name: "requests", columns: &["program", "cause", "page", "range", "full"], rows: requests },
+    DataTable {
         name: "where",
         columns: &[
             "program", "kind", "object", "thread", "mappings", "address", "bytes", "faults", "share",
@@ -83,26 +87,26 @@ const TABLES: [Table; 15] = [
         ],
         rows: mappings,
     },
-    Table {
+    DataTable {
         name: "calls",
         columns: &["call", "calls", "seconds", "longest_seconds", "clock_seconds", "longest_clock_seconds"],
         rows: calls,
     },
-    Table {
+    DataTable {
         name: "functions",
         columns: &[
             "program", "work", "function", "module", "file", "line", "callers", "events", "share", "seconds",
         ],
         rows: functions,
     },
-    Table {
+    DataTable {
         name: "userpte",
         columns: &["userpte", "peak_low_bytes", "peak_high_bytes", "tables", "high", "opened"],
         rows: userpte,
     },
 ];
 
-fn live_by_level(one: &Figures, rows: &mut Rows<'_>) {
+fn live_by_level(one: &TraceFigures, rows: &mut Rows<'_>) {
     for point in &one.live.points {
         for (level, tables) in one.facts.levels.iter().zip(&point.levels) {
             rows.add(vec![json!(point.at), json!(rows.unit), json!(level), json!(tables)]);
@@ -110,7 +114,7 @@ fn live_by_level(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn live_by_program(one: &Figures, rows: &mut Rows<'_>) {
+fn live_by_program(one: &TraceFigures, rows: &mut Rows<'_>) {
     for point in &one.live.points {
         for (program, tables) in one.live.programs.iter().zip(&point.programs) {
             rows.add(vec![json!(point.at), json!(rows.unit), json!(program.label), json!(tables)]);
@@ -118,19 +122,19 @@ fn live_by_program(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn fullness(one: &Figures, rows: &mut Rows<'_>) {
+fn fullness(one: &TraceFigures, rows: &mut Rows<'_>) {
     for class in &one.tables.fullness.classes {
         rows.add(vec![json!(class.from), json!(class.to), json!(class.most), json!(class.when_taken)]);
     }
 }
 
-fn lifetimes(one: &Figures, rows: &mut Rows<'_>) {
+fn lifetimes(one: &TraceFigures, rows: &mut Rows<'_>) {
     for bin in &one.tables.lifetimes.bins {
         rows.add(vec![json!(bin.from), json!(bin.to), json!(rows.unit), json!(bin.leaf), json!(bin.upper)]);
     }
 }
 
-fn calls(one: &Figures, rows: &mut Rows<'_>) {
+fn calls(one: &TraceFigures, rows: &mut Rows<'_>) {
     let seconds = |nanos: u64| json!(nanos as f64 / 1e9);
     let made = one.times.as_ref().map(|times| times.all.dearest()).unwrap_or_default();
     for (call, time) in made {
@@ -145,7 +149,7 @@ fn calls(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn causes(one: &Figures, rows: &mut Rows<'_>) {
+fn causes(one: &TraceFigures, rows: &mut Rows<'_>) {
     for (event, causes) in [("made", &one.tables.made_by), ("taken", &one.tables.taken_by)] {
         for row in causes {
             for (level, tables) in one.facts.levels.iter().zip(&row.levels) {
@@ -155,7 +159,7 @@ fn causes(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn policies(one: &Figures, rows: &mut Rows<'_>) {
+fn policies(one: &TraceFigures, rows: &mut Rows<'_>) {
     for policy in &one.policies {
         for level in &policy.levels {
             let r = &level.report;
@@ -178,7 +182,7 @@ fn policies(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn latency(one: &Figures, rows: &mut Rows<'_>) {
+fn latency(one: &TraceFigures, rows: &mut Rows<'_>) {
     for policy in &one.policies {
         for level in &policy.levels {
             for bin in level.histogram.iter().filter(|bin| bin.calls > 0) {
@@ -195,7 +199,7 @@ fn latency(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn kept(one: &Figures, rows: &mut Rows<'_>) {
+fn kept(one: &TraceFigures, rows: &mut Rows<'_>) {
     for policy in &one.policies {
         for (point, bytes) in one.live.points.iter().zip(&policy.kept) {
             let (policy, lists) = (json!(policy.policy), json!(policy.historic_lists));
@@ -204,7 +208,7 @@ fn kept(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn flushes(one: &Figures, rows: &mut Rows<'_>) {
+fn flushes(one: &TraceFigures, rows: &mut Rows<'_>) {
     for point in &one.flushes.points {
         let linux = one.flushes.linux.as_ref().map(|_| ("linux", point.linux));
         for (by, sizes) in [("library", point.ours)].into_iter().chain(linux) {
@@ -215,7 +219,7 @@ fn flushes(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn flushes_by_cause(one: &Figures, rows: &mut Rows<'_>) {
+fn flushes_by_cause(one: &TraceFigures, rows: &mut Rows<'_>) {
     let mut add = |by: &str, what: &str, cause: Cause, flushes: Flushes| {
         let [page, range, full] = flushes.by_size();
         rows.add(vec![json!(by), json!(what), json!(cause), json!(page), json!(range), json!(full)]);
@@ -229,14 +233,14 @@ fn flushes_by_cause(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn requests(one: &Figures, rows: &mut Rows<'_>) {
+fn requests(one: &TraceFigures, rows: &mut Rows<'_>) {
     for row in one.flushes.linux.iter().flat_map(|linux| &linux.requests) {
         let [page, range, full] = row.requested.by_size();
         rows.add(vec![json!(row.program), json!(row.cause), json!(page), json!(range), json!(full)]);
     }
 }
 
-fn mappings(one: &Figures, rows: &mut Rows<'_>) {
+fn mappings(one: &TraceFigures, rows: &mut Rows<'_>) {
     for row in &one.work.mappings {
         rows.add(vec![
             json!(row.program),
@@ -253,7 +257,7 @@ fn mappings(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn functions(one: &Figures, rows: &mut Rows<'_>) {
+fn functions(one: &TraceFigures, rows: &mut Rows<'_>) {
     for row in &one.work.functions {
         rows.add(vec![
             json!(row.program),
@@ -270,7 +274,7 @@ fn functions(one: &Figures, rows: &mut Rows<'_>) {
     }
 }
 
-fn userpte(one: &Figures, rows: &mut Rows<'_>) {
+fn userpte(one: &TraceFigures, rows: &mut Rows<'_>) {
     for placed in &one.userpte {
         rows.add(vec![
             json!(placed.userpte),
@@ -294,7 +298,7 @@ pub(super) fn names(with_userpte: bool) -> Vec<String> {
 ///
 /// # Errors
 /// If there is no such file.
-pub(super) fn contents(name: &str, all: &[Figures]) -> Result<Vec<u8>, Failure> {
+pub(super) fn contents(name: &str, all: &[TraceFigures]) -> Result<Vec<u8>, Failure> {
     let document = match name {
         "report.json" => json!({ "schema": SCHEMA, "traces": all }),
         "timeline.json" => timeline::events(all),
@@ -313,8 +317,8 @@ pub(super) fn contents(name: &str, all: &[Figures]) -> Result<Vec<u8>, Failure> 
     Ok(text)
 }
 
-impl Table {
-    fn collect(&self, all: &[Figures]) -> Vec<Vec<Value>> {
+impl DataTable {
+    fn collect(&self, all: &[TraceFigures]) -> Vec<Vec<Value>> {
         let each = all.iter().enumerate().flat_map(|(trace, one)| {
             let mut rows = Rows { trace, name: &one.facts.name, unit: one.facts.axis, rows: Vec::new() };
             (self.rows)(one, &mut rows);
@@ -327,7 +331,7 @@ impl Table {
         COMMON.into_iter().chain(self.columns.iter().copied())
     }
 
-    fn csv(&self, all: &[Figures]) -> String {
+    fn csv(&self, all: &[TraceFigures]) -> String {
         let mut text = self.columns().collect::<Vec<_>>().join(",") + "\n";
         for row in self.collect(all) {
             text += &(row.iter().map(cell).collect::<Vec<_>>().join(",") + "\n");
@@ -335,7 +339,7 @@ impl Table {
         text
     }
 
-    fn json(&self, all: &[Figures]) -> Value {
+    fn json(&self, all: &[TraceFigures]) -> Value {
         let rows = self.collect(all).into_iter().map(|row| {
             let cells = self.columns().map(str::to_owned).zip(row);
             Value::Object(cells.collect::<Map<String, Value>>())
@@ -345,7 +349,7 @@ impl Table {
 }
 
 /// Returns the data of one name as CSV, or `None` if there is no such data.
-pub(super) fn table_of(name: &str, all: &[Figures]) -> Option<String> {
+pub(super) fn table_of(name: &str, all: &[TraceFigures]) -> Option<String> {
     Some(TABLES.iter().find(|table| table.name == name)?.csv(all))
 }
 

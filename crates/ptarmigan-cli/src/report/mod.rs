@@ -19,7 +19,7 @@ pub use args::ReportArgs;
 
 use crate::advise::Effort;
 use args::HowAdvice;
-use collect::{AdviceFigures, Figures, PlacedFigures};
+use collect::{AdviceFigures, PlacedFigures, TraceFigures};
 use ptarmigan_replay::{ObservedTrace, Trace};
 use ptarmigan_term::output::Output;
 use ptarmigan_term::print;
@@ -36,9 +36,9 @@ use std::process::ExitCode;
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     args.check()?;
     // A path that cannot be written is found before a replay begins.
-    let page_to = args.page().map(Place::new).transpose()?;
-    let markdown_to = args.markdown.clone().map(Place::new).transpose()?;
-    let card_to = args.summary.clone().map(Place::new).transpose()?;
+    let page_to = args.page().map(DocumentPlace::new).transpose()?;
+    let markdown_to = args.markdown.clone().map(DocumentPlace::new).transpose()?;
+    let card_to = args.summary.clone().map(DocumentPlace::new).transpose()?;
     if let Some(dir) = &args.data {
         check_directory(dir)?;
     }
@@ -57,7 +57,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     };
     for path in paths {
         let observed = ObservedTrace::new(open(path, args.share)?, args.memory);
-        let mut figures = Figures::of(&observed, &policies, args.memory)?;
+        let mut figures = TraceFigures::of(&observed, &policies, args.memory)?;
         let trace = effort.map(|effort| (observed.trace().clone(), effort));
         drop(observed);
         figures.advice = trace.map(|(trace, effort)| AdviceFigures::new(trace, args.memory, effort));
@@ -95,26 +95,26 @@ fn open(path: Option<&Path>, share: bool) -> Result<Trace, Failure> {
 }
 
 /// The place of a document.
-enum Place {
+enum DocumentPlace {
     StandardOutput,
     File(PathBuf, Output),
 }
 
-impl Place {
+impl DocumentPlace {
     /// Finds a path that cannot be written before a replay begins.
     fn new(path: PathBuf) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
-            return Ok(Place::StandardOutput);
+            return Ok(DocumentPlace::StandardOutput);
         }
         let output = Output::new(&path)?;
-        Ok(Place::File(path, output))
+        Ok(DocumentPlace::File(path, output))
     }
 
     /// Writes the document, and says so in case of a file.
     fn write(self, text: &str, what: &str) -> Result<(), Failure> {
         match self {
-            Place::StandardOutput => print::stdout(text),
-            Place::File(path, output) => {
+            DocumentPlace::StandardOutput => print::stdout(text),
+            DocumentPlace::File(path, output) => {
                 output.write(text.as_bytes())?;
                 print::error(&format!("{}: {}, {what}", path.display(), Bytes(text.len() as u64)));
                 Ok(())
@@ -134,7 +134,7 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Writes the data behind the pictures. No file is written if one of them cannot be replaced.
-fn write_data(dir: &Path, all: &[Figures], with_userpte: bool) -> Result<(), Failure> {
+fn write_data(dir: &Path, all: &[TraceFigures], with_userpte: bool) -> Result<(), Failure> {
     fs::create_dir_all(dir).context(format_args!("{}: cannot be made", dir.display()))?;
     let outputs = data::names(with_userpte).into_iter().map(|name| {
         let output = Output::new(&dir.join(&name))?;

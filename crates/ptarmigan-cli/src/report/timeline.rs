@@ -3,11 +3,11 @@
 //!
 //! The format knows microseconds only. A recording without times has one microsecond for each
 //! event, and its process says so.
-use super::collect::Figures;
+use super::collect::TraceFigures;
 use serde_json::{Map, Value, json};
 
 /// Returns the document.
-pub(super) fn events(all: &[Figures]) -> Value {
+pub(super) fn events(all: &[TraceFigures]) -> Value {
     let mut events = Vec::new();
     for (n, one) in all.iter().enumerate() {
         add(&mut events, n + 1, one);
@@ -15,7 +15,7 @@ pub(super) fn events(all: &[Figures]) -> Value {
     json!({ "displayTimeUnit": "ms", "traceEvents": events })
 }
 
-fn add(events: &mut Vec<Value>, process: usize, one: &Figures) {
+fn add(events: &mut Vec<Value>, process: usize, one: &TraceFigures) {
     let unit = if one.facts.is_time() { "" } else { " (1 µs is 1 event)" };
     let name = format!("{}{unit}", one.facts.name);
     events.push(json!({

@@ -82,14 +82,14 @@ fn a_program_that_fills_its_memory_is_told_of_huge_pages() {
 }
 
 #[test]
-fn a_program_that_spreads_its_pages_is_told_to_keep_them_together_and_not_of_huge_pages() {
+fn spread_pages_get_packing_advice_and_no_huge_pages() {
     compare("sparse-layout", "tables_at_end", &shipped("sparse"), &shipped("sparse_mended"));
     let report = advice(&shipped("sparse"), &["--for", "program"]);
     assert!(reason(&report, "huge-pages").contains("none is full"), "{report:#}");
 }
 
 #[test]
-fn a_program_that_leaves_empty_tables_is_told_to_give_whole_regions_back() {
+fn empty_tables_get_the_advice_to_free_whole_regions() {
     compare("empty-tables", "tables_at_end", &shipped("empty"), &shipped("empty_mended"));
 }
 
@@ -123,7 +123,7 @@ fn record_and_compare(method: &str, name: &str, kind: &str, figure: &str) -> Res
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[ignore = "records programs for some seconds: cargo xtask ci tests-long"]
-fn recordings_made_here_show_what_is_predicted_from_the_programs_as_they_were() {
+fn recordings_made_here_confirm_predicted_figures() {
     let cases = [
         ("dense", "huge-pages", "faults"),
         ("sparse", "sparse-layout", "tables_at_end"),
@@ -261,7 +261,7 @@ pub fn figure(found: &Value) -> &str {
 }
 
 #[test]
-fn huge_pages_save_the_faults_of_full_regions_until_a_part_goes_or_the_program_forks() {
+fn huge_pages_save_faults_until_an_unmap_or_fork() {
     let pages = |region: u64, pages: std::ops::Range<u64>| {
         pages.map(move |page| (0, write(BASE + region * 512 + page)))
     };
@@ -319,7 +319,7 @@ fn huge_pages_save_the_faults_of_full_regions_until_a_part_goes_or_the_program_f
 }
 
 #[test]
-fn large_pages_that_memory_is_short_of_are_said_to_be_uncounted_or_small() {
+fn large_pages_short_of_memory_are_uncounted_or_small() {
     // 24 regions: one is full, of the others one page each is touched.
     let mut events = vec![(0, map(BASE, 24 * 512))];
     events.extend((0..512).map(|page| (0, write(BASE + page))));
@@ -337,7 +337,7 @@ fn large_pages_that_memory_is_short_of_are_said_to_be_uncounted_or_small() {
 }
 
 #[test]
-fn the_first_write_to_a_huge_page_that_a_fork_shares_splits_it_and_the_last_user_gets_it_whole() {
+fn a_write_splits_a_forked_huge_page_and_its_last_user_owns_it() {
     let flags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT);
     let copy = |task, page| (task, Kind::Fault { page: BASE + page, flags });
     let fork = |child| (0, Kind::Clone { child, kind: CloneKind::Fork });
@@ -393,7 +393,7 @@ fn corrections_by_pages_found_at_stops_are_a_cause_of_their_own() {
 }
 
 #[test]
-fn empty_tables_count_if_they_are_whole_and_empty_and_not_used_again() {
+fn empty_tables_count_if_whole_and_not_used_again() {
     // 40 regions in one mapping, and one that has less than 2 MiB.
     let mut events = vec![(0, map(BASE, 40 * 512)), (0, map(BASE + 100 * 512, 300))];
     let gone = |start, pages| (0, Kind::Madvise { start, pages, advice: 4 });
@@ -432,7 +432,7 @@ fn with_no_rounds_no_times_are_compared() {
 }
 
 #[test]
-fn few_tables_with_few_pages_are_no_sparse_layout_and_other_mappings_no_arenas() {
+fn few_tables_are_no_sparse_layout_and_other_mappings_no_arenas() {
     let spread = |name: &str, regions: u64, prot: u8| {
         let flags = MapFlags(MapFlags::ANON);
         let mut events = vec![(0, Kind::Mmap { start: BASE, pages: regions * 512, prot: Prot(prot), flags })];
@@ -453,7 +453,7 @@ fn few_tables_with_few_pages_are_no_sparse_layout_and_other_mappings_no_arenas()
 }
 
 #[test]
-fn pieces_are_sorted_by_what_they_save_and_each_says_what_was_not_measured() {
+fn advice_is_sorted_by_savings_and_says_what_is_unmeasured() {
     let file = shipped("sparse");
     let report = advice(&file, &["--for", "both", "--arch", "i386-pae", "--model", "power3-2001"]);
     let advice = report["advice"].as_array().expect("a list");
@@ -472,7 +472,7 @@ fn pieces_are_sorted_by_what_they_save_and_each_says_what_was_not_measured() {
 const PAE: [&str; 4] = ["--for", "kernel", "--arch", "i386-pae"];
 
 #[test]
-fn low_tables_save_a_32_bit_machine_its_windows_if_there_are_many() {
+fn many_low_tables_save_a_32_bit_machine_its_windows() {
     let mut events = vec![(0, map(BASE >> 12, 512))];
     events.extend((0..512).map(|page| (0, write((BASE >> 12) + page))));
     events.push((0, Kind::Exit { last: true }));
@@ -491,7 +491,7 @@ fn low_tables_save_a_32_bit_machine_its_windows_if_there_are_many() {
 }
 
 #[test]
-fn a_program_that_makes_tables_again_and_again_is_told_how_many_pages_caching_spares() {
+fn tables_made_repeatedly_get_the_savings_of_caching() {
     let mut events = Vec::new();
     for _ in 0..5000 {
         events.extend([(0, map(BASE, 1)), (0, write(BASE)), (0, Kind::Munmap { start: BASE, pages: 1 })]);
@@ -527,7 +527,7 @@ fn a_program_that_makes_tables_again_and_again_is_told_how_many_pages_caching_sp
 }
 
 #[test]
-fn a_program_that_makes_each_table_once_is_told_that_caching_does_not_pay() {
+fn tables_made_once_get_the_advice_not_to_cache() {
     let mut events = vec![(0, map(BASE, 400 * 512))];
     events.extend((0..400).map(|region| (0, write(BASE + region * 512))));
     events.push((0, Kind::Exit { last: true }));
@@ -575,7 +575,7 @@ fn flushes_are_priced_with_costs_that_are_given() {
 }
 
 #[test]
-fn several_traces_and_standard_input_are_read_and_lines_fit_80_columns() {
+fn traces_and_standard_input_are_read_and_fit_80_columns() {
     let (dense, empty) = (shipped("dense"), shipped("empty"));
     let bytes = std::fs::read(&empty).expect("it is shipped");
     let text = fed(&mut program(&["advise", "--rounds", "0", text(&dense), "-"]), &bytes).good();

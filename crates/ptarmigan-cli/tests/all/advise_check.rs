@@ -120,7 +120,7 @@ fn recordings_of_other_machines_cannot_be_compared() {
 }
 
 #[test]
-fn shipped_recordings_of_corrected_programs_hold_what_was_predicted() {
+fn shipped_recordings_of_corrected_programs_match_predictions() {
     for (name, kind) in [("dense", "huge-pages"), ("sparse", "sparse-layout"), ("empty", "empty-tables")] {
         let trace = |form: &str| crate_file(&format!("tests/advise/{name}{form}.ptrace"));
         let args = ["advise", "--rounds", "0", &trace(""), "--check", &trace("_mended")];

@@ -49,7 +49,7 @@ fn seconds(found: &Value) -> (f64, f64) {
 }
 
 #[test]
-fn forks_that_only_start_a_program_have_their_seconds_and_program() {
+fn forks_that_only_exec_have_their_seconds_and_program() {
     let report = advice(&made("starts", |_| {}, 0, &starts_programs(false)).0, &[]);
     let found = piece(&report, "vfork");
     assert_eq!(found["programs"][0]["name"], "server", "{found:#}");
@@ -82,7 +82,7 @@ fn forks_that_scatter_are_all_large() {
 }
 
 #[test]
-fn a_small_fork_is_as_long_as_the_shortest_and_a_vfork_waits_for_execve() {
+fn a_small_fork_takes_the_shortest_time_and_a_vfork_to_execve() {
     let mut events = starts_programs(false);
     let end = events.len() - 2;
     let short = [(0, fork(11)), (0, took(Call::Fork, 100_000)), (11, map(1 << 20, 1)), (11, EXIT)];
@@ -124,7 +124,7 @@ fn lives_on(name: &str, parent: u64, child: u64) -> Vec<(u32, Kind)> {
 }
 
 #[test]
-fn memory_that_a_program_forks_and_writes_is_not_told_of_huge_pages() {
+fn forked_and_written_memory_gets_no_huge_page_advice() {
     let report = advice(&made("snapshot", |_| {}, 0, &lives_on("redis-server", 300, 10)).0, &[]);
     assert!(!kinds(&report).contains(&"huge-pages"), "{report:#}");
     let why = reason(&report, "huge-pages");
@@ -144,7 +144,7 @@ fn a_snapshot_is_told_from_workers() {
 }
 
 #[test]
-fn workers_of_a_large_parent_are_told_to_fork_from_a_smaller_one() {
+fn workers_of_a_large_parent_should_fork_from_a_smaller_one() {
     let report = advice(&made("workers", |_| {}, 0, &lives_on("python3", 0, 300)).0, &[]);
     let found = piece(&report, "fork-memory");
     assert_eq!(found["title"], "fork from a smaller process: python3");
@@ -154,7 +154,7 @@ fn workers_of_a_large_parent_are_told_to_fork_from_a_smaller_one() {
 }
 
 #[test]
-fn mappings_that_children_never_fault_in_are_replayed_without_them() {
+fn mappings_unused_by_children_are_replayed_without_them() {
     let mut events = lives_on("server", 0, 300);
     // A second mapping of the parent, away from the first, which children leave alone.
     let other = BASE << 2;

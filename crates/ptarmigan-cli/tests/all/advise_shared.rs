@@ -40,7 +40,7 @@ fn how(found: &Value) -> &str {
 }
 
 #[test]
-fn shared_memory_of_many_processes_is_told_of_huge_pages_by_the_name_of_the_program() {
+fn shared_memory_of_many_processes_gets_huge_pages_by_program() {
     let trace = server("shared", "postgres", SHARED, 12, 12);
     let report = advice(&trace.0, &[]);
     assert_eq!(kinds(&report), ["shared-memory"], "{report:#}");
@@ -74,7 +74,7 @@ fn the_switch_is_that_of_the_memory() {
 }
 
 #[test]
-fn private_memory_files_and_one_process_are_not_told_of_shared_memory() {
+fn private_memory_files_and_one_process_get_no_shared_advice() {
     let why = |name: &str, flags, children: u32| {
         let report = advice(&server(name, "server", flags, children, children).0, &[]);
         reason(&report, "shared-memory").to_owned()
@@ -101,7 +101,7 @@ fn huge_pages_only_have_no_last_level_table_in_a_replay() {
 }
 
 #[test]
-fn a_server_that_forks_for_each_connection_is_told_to_keep_its_processes() {
+fn a_server_forking_per_connection_should_keep_processes() {
     let trace = server("pooler", "postgres", SHARED, 60, 3);
     let report = advice(&trace.0, &[]);
     let found = piece(&report, "pooler");
@@ -190,7 +190,7 @@ fn pages_found_beside_shared_memory_stay_as_they_were() {
 }
 
 #[test]
-fn processes_that_ran_before_the_recording_share_memory_at_the_same_place() {
+fn processes_from_before_the_recording_share_memory() {
     let flags = MapFlags(MapFlags::ANON | MapFlags::SHARED | MapFlags::FIXED);
     let memory = Kind::Mmap { start: BASE, pages: 10 * REGION, prot: Prot(3), flags };
     let running = Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 0 };

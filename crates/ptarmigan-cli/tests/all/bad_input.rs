@@ -176,7 +176,7 @@ fn tasks_and_kinds_that_do_not_exist_are_named() {
 }
 
 #[test]
-fn a_range_whose_tables_no_machine_has_frames_for_takes_no_memory() {
+fn a_range_beyond_any_machines_frames_takes_no_memory() {
     let mut w = Writer::new(Vec::new(), &Header::new("range", 1, Method::Synthetic), 3).expect("a header");
     let (start, pages) = (1 << 20, 1 << 34);
     let flags = MapFlags(MapFlags::ANON);

@@ -57,7 +57,7 @@ fn a_replay_is_compared_with_a_saved_one() {
 }
 
 #[test]
-fn other_options_another_command_and_another_trace_are_refused_before_a_report() {
+fn other_options_commands_and_traces_are_refused_at_once() {
     let place = Place::new("refused");
     place.good(&with(&["--save", "one"]));
     let line = place.refused(&with(&["--compare", "one", "--nodes", "2"]));

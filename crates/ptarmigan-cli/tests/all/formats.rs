@@ -3,7 +3,7 @@ use crate::program::{MORE, Ran, ptarmigan, shipped};
 
 #[cfg(feature = "formats")]
 #[test]
-fn the_fixture_has_no_findings_on_any_machine_and_linux_s_tables_where_they_are_alike() {
+fn the_fixture_is_clean_on_all_machines_with_linuxs_tables() {
     use crate::program::json;
 
     let fixture = shipped("fixture.ptrace");
@@ -57,7 +57,7 @@ fn a_benchmark_of_tables_refuses_a_machine_that_hashes_pages() {
 
 #[cfg(feature = "formats")]
 #[test]
-fn areas_are_rounded_where_pages_are_larger_and_high_memory_is_refused_there() {
+fn larger_pages_round_areas_and_refuse_high_memory() {
     let fixture = shipped("fixture.ptrace");
     for (arch, kib) in [("sparc64", 8), ("ia64", 16), ("aarch64-64k", 64), ("sv48", 4)] {
         let args = ["replay", &fixture, "--policy", "ptarmigan", "--memory", "256M", "--arch", arch];
@@ -82,7 +82,7 @@ fn memory_that_entries_do_not_reach_is_refused() {
 
 #[cfg(not(feature = "formats"))]
 #[test]
-fn a_machine_that_the_build_lacks_is_refused_with_the_way_to_get_it() {
+fn a_machine_missing_in_the_build_is_refused_with_a_remedy() {
     let fixture = shipped("fixture.ptrace");
     let replays = MORE.map(|arch| (["replay", &fixture], arch));
     for (command, arch) in replays.into_iter().chain([(["bench", "table"], "i386-pae")]) {

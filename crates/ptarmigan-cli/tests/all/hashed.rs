@@ -33,7 +33,7 @@ fn is_clean(doc: &Value, faults: u64) {
 
 #[test]
 #[ignore = "replays whole traces: cargo xtask ci tests-long"]
-fn the_fixture_replays_on_both_layouts_and_nothing_is_found_or_left() {
+fn the_fixture_replays_cleanly_on_both_layouts() {
     let trace = shipped("fixture.ptrace");
     for layout in [["--hash-layout", "604", "64K"], ["--hash-layout", "power3", "256K"]] {
         let [option, name, size] = layout;

@@ -128,7 +128,7 @@ fn everything_that_a_trace_may_have_fits_80_columns() {
 }
 
 #[test]
-fn flushes_and_requests_are_told_apart_and_an_unknown_reason_is_named() {
+fn flushes_and_requests_are_distinct_and_unknown_reasons_named() {
     let mut w =
         Writer::new(Vec::new(), &Header::new("flushes", 2, Method::Synthetic), 3).expect("a good header");
     let mut event = |kind| w.event(&Event { task: 0, cpu: 0, kind }).expect("a good event");

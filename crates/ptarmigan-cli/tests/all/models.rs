@@ -41,7 +41,7 @@ fn a_model_changes_what_is_flushed_and_linux_stays_the_default() {
 }
 
 #[test]
-fn a_shipped_model_can_be_given_as_a_file_and_one_of_another_host_warns() {
+fn a_shipped_model_may_be_a_file_and_one_of_other_hosts_warns() {
     assert_eq!(flushes(&["--model", &crate_file("../../costs/linux-33.json")]), flushes(&[]));
     let file = Temporary::file("copy", shipped("power3-2001").to_string());
     let Ran { status, err, .. } = replay(&["--model", file.path()]);

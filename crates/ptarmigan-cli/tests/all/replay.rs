@@ -86,7 +86,7 @@ fn the_fixture_comes_out_as_linux_counted_it_on_every_policy() {
 }
 
 #[test]
-fn the_policies_of_history_are_caught_on_two_nodes_and_nobody_else_is() {
+fn only_historic_policies_have_findings_on_two_nodes() {
     let policies = ["--policy", "plain,v5,v2008,ptarmigan"];
     let args = ["replay", &shipped("fixture.ptrace"), "--nodes", "2", "--sanitize", "--json"];
     let doc = json(&[&args[..], &policies[..]].concat());
@@ -101,7 +101,7 @@ fn the_policies_of_history_are_caught_on_two_nodes_and_nobody_else_is() {
 }
 
 #[test]
-fn historic_policies_run_once_for_each_number_of_lists_under_either_name_of_the_option() {
+fn historic_policies_run_per_number_of_lists_by_either_option() {
     for option in ["--historic-lists", "--v5-lists"] {
         let fixture = shipped("fixture.ptrace");
         let doc = json(&["replay", &fixture, "--policy", "v2008,ptarmigan", option, "1,3", "--json"]);
@@ -149,7 +149,7 @@ fn several_traces_make_one_document() {
 
 /// A program asks for huge pages, forks, and gives parts of them back.
 #[test]
-fn large_pages_are_mapped_where_the_recorded_program_asked_for_them() {
+fn large_pages_are_mapped_where_the_program_asked() {
     let write = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) };
     let mut kinds = forking(6);
     let fork = kinds.iter().position(|(_, kind)| matches!(kind, Kind::Clone { .. })).expect("it forks");
@@ -184,7 +184,7 @@ fn large_pages_are_mapped_where_the_recorded_program_asked_for_them() {
 }
 
 #[test]
-fn where_linux_had_huge_pages_everywhere_they_are_large_but_in_stacks_and_where_refused() {
+fn huge_pages_everywhere_spare_stacks_and_refused_areas() {
     let map = |start: u64, flags: u16| Kind::Mmap { start, pages: 512, prot: RW, flags: MapFlags(flags) };
     let first = |start| Kind::Fault { page: start, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) };
     let places: [(u64, u16, Option<u16>); 6] = [
@@ -218,7 +218,7 @@ fn data_frames_can_be_touched() {
 }
 
 #[test]
-fn frames_cleared_ahead_are_found_and_the_time_for_it_is_charged() {
+fn frames_cleared_ahead_are_found_and_their_time_charged() {
     let fixture = shipped("fixture.ptrace");
     let args = ["replay", &fixture, "--touch-data", "--sanitize", "--policy", "plain,ptarmigan", "--json"];
     let lazy = json(&args);
@@ -261,7 +261,7 @@ fn text_of_frames_cleared_ahead_fits_80_columns() {
 
 #[test]
 #[ignore = "replays whole traces: cargo xtask ci tests-long"]
-fn more_and_fewer_cpus_than_recorded_come_out_as_linux_counted_under_the_sanitizer() {
+fn more_and_fewer_cpus_match_linux_under_the_sanitizer() {
     for cpus in ["1", "2", "8"] {
         let fixture = shipped("fixture.ptrace");
         let args = ["replay", &fixture, "--cpus", cpus, "--sanitize", "--seed", "3", "--json"];
@@ -399,7 +399,7 @@ fn a_trace_cut_short_is_one_line() {
 }
 
 #[test]
-fn a_machine_that_this_host_cannot_hold_is_refused_before_anything_is_read() {
+fn a_machine_too_large_for_the_host_is_refused_at_once() {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = meminfo.lines().find_map(|line| {
         line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()

@@ -212,7 +212,7 @@ fn replays_like_linux(name: &str, calls: f64) {
 }
 
 #[test]
-fn tables_by_mapping_are_those_by_cause_and_flushes_are_as_linux_made_them() {
+fn tables_by_mapping_equal_those_by_cause_and_flushes_linuxs() {
     replays_like_linux("fixture", 0.0);
     replays_like_linux("forkbig", 0.0);
     // Threads: an event of one may stand beside a flush of another.
@@ -221,7 +221,7 @@ fn tables_by_mapping_are_those_by_cause_and_flushes_are_as_linux_made_them() {
 
 #[test]
 #[ignore = "replays whole traces: cargo xtask ci tests-long"]
-fn whole_builds_have_the_tables_of_their_causes_and_the_flushes_of_linux() {
+fn whole_builds_have_tables_of_their_causes_and_linuxs_flushes() {
     replays_like_linux("compile", 0.0);
     replays_like_linux("configure", 0.0);
 }
@@ -285,7 +285,7 @@ fn sums_over_time_over_causes_and_over_classes_are_the_totals() {
 }
 
 #[test]
-fn a_made_program_has_the_tables_causes_and_lives_that_it_was_made_with() {
+fn a_synthetic_program_has_its_tables_causes_and_lives() {
     let dir = Dir::new("made");
     let file = trace(&dir, "made.ptrace", &header("made"), &program(), true, 0);
     let ran =
@@ -620,7 +620,7 @@ fn in_large_pages() -> Vec<(u32, Kind)> {
 }
 
 #[test]
-fn large_pages_are_counted_where_the_recorded_linux_had_huge_ones_and_nowhere_else() {
+fn large_pages_count_only_where_linux_had_huge_ones() {
     let dir = Dir::new("large");
     let of = |name: &str, huge: HugePages| {
         let mut header = header(name);
@@ -816,7 +816,7 @@ fn time_lines_obey_the_trace_event_format() {
 }
 
 #[test]
-fn low_memory_is_shown_for_each_value_of_userpte_that_is_asked_for() {
+fn low_memory_is_shown_for_each_requested_userpte() {
     let dir = Dir::new("userpte");
     let file = shipped("fixture.ptrace");
     let page = dir.path("page.html");
@@ -836,7 +836,7 @@ fn low_memory_is_shown_for_each_value_of_userpte_that_is_asked_for() {
 }
 
 #[test]
-fn nothing_is_replaced_that_is_no_regular_file_and_nothing_is_left_half_written() {
+fn only_regular_files_are_replaced_and_always_whole() {
     let dir = Dir::new("outputs");
     let fixture = shipped("fixture.ptrace");
     let to = |path: &str| report(&[&fixture, "-o", path]);

@@ -44,7 +44,7 @@ fn starts(programs: u32, pages: u64, name: impl Fn(u32) -> String) -> Vec<(u32, 
 }
 
 #[test]
-fn every_link_leads_somewhere_and_headings_go_down_one_level_at_a_time() {
+fn every_link_has_a_target_and_headings_skip_no_level() {
     let dir = Dir::new("links");
     let made = trace(&dir, "made.ptrace", &header("made"), &program(), true, 0);
     for traces in [&[shipped("fixture.ptrace")][..], &[shipped("fixture.ptrace"), made]] {
@@ -153,7 +153,7 @@ fn behind(html: &str, id: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_data_behind_each_picture_is_one_click_away_and_is_that_of_the_files() {
+fn each_picture_links_its_data_which_equals_the_files() {
     let dir = Dir::new("behind");
     let made = trace(&dir, "made.ptrace", &header("a,\"b\""), &program(), true, 0);
     let html = page(&dir, &[&made, "--data", &dir.path("data"), "--advice", "none"]);
@@ -215,7 +215,7 @@ fn programs_too_low_to_draw_are_one_line() {
 }
 
 #[test]
-fn a_thousand_programs_and_an_empty_recording_have_pages_of_bounded_size() {
+fn a_thousand_programs_and_no_events_have_bounded_pages() {
     let dir = Dir::new("many");
     let kinds = starts(1000, 2, |n| format!("<p{n}> \"&|"));
     let many = trace(&dir, "many.ptrace", &header(&"long".repeat(60)), &kinds, true, 0);
@@ -228,7 +228,7 @@ fn a_thousand_programs_and_an_empty_recording_have_pages_of_bounded_size() {
 }
 
 #[test]
-fn lines_of_time_name_their_recording_and_calls_that_were_not_made_are_none() {
+fn timelines_name_their_recording_and_omit_absent_calls() {
     let dir = Dir::new("times");
     let with = |name: &str, call: Option<Call>| {
         let mut kinds = program();

@@ -9,7 +9,7 @@ fn markdown(traces: &[&str]) -> String {
 }
 
 #[test]
-fn a_comment_has_the_first_line_a_table_and_advice_and_is_the_same_in_each_run() {
+fn a_comment_has_line_table_and_advice_and_is_stable() {
     let dir = Dir::new("comment");
     let sparse = crate_file("tests/advise/sparse.ptrace");
     let text = markdown(&[&sparse]);
@@ -53,7 +53,7 @@ fn names_are_text_in_a_comment_and_on_a_card() {
 }
 
 #[test]
-fn a_comment_is_short_however_many_traces_and_programs_there_are() {
+fn a_comment_is_short_for_many_traces_and_programs() {
     let dir = Dir::new("long");
     let name = "*_`|".repeat(60);
     let long = trace(&dir, "long.ptrace", &header(&name), &program(), true, 3);

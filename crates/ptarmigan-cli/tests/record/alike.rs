@@ -112,7 +112,7 @@ fn each_call_is_timed_once_and_never_longer_than_the_cpu_ran() {
 }
 
 #[test]
-fn the_line_of_a_short_script_has_no_more_time_in_calls_than_in_the_kernel() {
+fn a_short_script_has_call_time_within_kernel_time() {
     let dir = Dir::new("alike-short");
     for method in METHODS {
         let Some(inspected) = record_script(&dir, method, "/bin/true; (:)") else { continue };
@@ -154,7 +154,7 @@ fn as_many_faults_are_recorded_as_the_kernel_counts() {
 }
 
 #[test]
-fn faults_of_the_kernel_in_new_processes_are_recorded_by_both_methods() {
+fn kernel_faults_in_new_processes_are_recorded_by_both_methods() {
     let dir = Dir::new("alike-forks");
     let script = "i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done; /bin/true";
     for method in METHODS {

@@ -416,7 +416,7 @@ fn processes_that_cannot_be_attached_to() {
 }
 
 #[test]
-fn another_tracer_keeps_ptrace_from_attaching_and_not_tracepoints() {
+fn another_tracer_blocks_ptrace_and_not_tracepoints() {
     let dir = Dir::new("two-tracers");
     let Some(mut server) = Server::start(&dir, None) else { return };
     let pid = server.pid();
@@ -502,7 +502,7 @@ fn times_and_numbers_that_make_no_sense() {
 }
 
 #[test]
-fn numbers_of_processes_are_suggested_where_they_or_names_are_no_command() {
+fn process_ids_are_suggested_where_no_command_is_given() {
     let dir = Dir::new("hints");
     // A name that no other process has.
     let name = format!("nap{}", std::process::id());

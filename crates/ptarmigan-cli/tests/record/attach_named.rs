@@ -4,7 +4,7 @@ use super::common::{Dir, METHODS, kill, ptarmigan, report};
 use std::time::Duration;
 
 #[test]
-fn a_process_whose_threads_start_programs_all_the_time_is_recorded() {
+fn a_process_whose_threads_keep_starting_programs_is_recorded() {
     for method in METHODS {
         let dir = Dir::new(&format!("named-{method}"));
         let Some(mut server) = Server::start_as(&dir, "spawner.c", None, &[]) else { return };

@@ -44,7 +44,7 @@ fn odd(dir: &Dir, user: Option<u32>, args: &[&str]) -> Option<Server> {
 }
 
 #[test]
-fn a_32_bit_program_that_an_attached_process_starts_goes_on_unrecorded() {
+fn a_32_bit_program_of_an_attached_process_runs_unrecorded() {
     for method in METHODS {
         let dir = Dir::new(&format!("attached-32-{method}"));
         let (source, program) = (dir.path("narrow.c"), dir.path("narrow"));
@@ -73,7 +73,7 @@ fn a_32_bit_program_that_an_attached_process_starts_goes_on_unrecorded() {
 }
 
 #[test]
-fn a_set_user_id_program_of_an_attached_process_runs_as_the_caller() {
+fn a_setuid_program_of_an_attached_process_runs_as_the_caller() {
     if !is_root() {
         return eprintln!("skipped: only root can make such a program");
     }
@@ -202,7 +202,7 @@ fn of_two_processes_one_ends_at_once() {
 }
 
 #[test]
-fn recordings_that_end_at_any_moment_leave_no_trace_of_themselves() {
+fn recordings_ended_at_any_moment_leave_no_trace() {
     for method in METHODS {
         let dir = Dir::new(&format!("attached-ends-{method}"));
         let Some(mut server) = odd(&dir, None, &["threads"]) else { return };

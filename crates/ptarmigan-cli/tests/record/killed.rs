@@ -103,7 +103,7 @@ fn instance_of(pid: u32) -> String {
 }
 
 #[test]
-fn the_next_recorder_removes_what_killed_ones_left_and_nothing_of_living_ones() {
+fn the_next_recorder_cleans_up_after_killed_ones_alone() {
     for method in METHODS {
         let dir = Dir::new(&format!("left-{method}"));
         let script = "echo started; read x";

@@ -130,7 +130,7 @@ fn only_a_regular_file_is_replaced() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_refused_before_the_command_runs() {
+fn an_unwritable_directory_is_refused_before_the_command_runs() {
     let dir = Dir::new("read-only");
     let ran = dir.path("ran");
     // No user can create a file there, root included.

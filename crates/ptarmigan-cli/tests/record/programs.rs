@@ -113,7 +113,7 @@ fn a_32_bit_program_is_refused() {
 const MOST_FLUSHES: f64 = 1.5;
 
 #[test]
-fn a_replay_of_children_that_inherit_pages_has_about_as_many_flushes_as_linux() {
+fn a_replay_of_forked_children_has_about_linuxs_flushes() {
     let dir = Dir::new("forks");
     let program = dir.path("forks");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/record/forks.c");

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn caching_pays_if_it_spares_a_hundredth_of_the_pages_and_of_the_time() {
+    fn caching_pays_from_1_percent_of_pages_and_of_time() {
         let advice = judged(2_500, 0.2).unwrap_or_else(|reason| panic!("{reason}"));
         assert!(
             advice.figure.starts_with(
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn caching_that_rounds_do_not_tell_from_none_is_not_said_to_be_useless() {
+    fn caching_within_the_noise_is_not_called_useless() {
         let reason = judged(100, 0.0).err().unwrap_or_else(|| panic!("advised"));
         assert_eq!(
             reason,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_magazine_and_then_the_smallest_budget_that_do_as_well_are_chosen() {
+    fn the_smallest_equal_magazine_then_budget_is_chosen() {
         let usual = CountedMachine::usual(1 << 30).magazine;
         assert_eq!(chosen(8, 20).0, 8);
         assert_eq!(chosen(8, 20).1, Some(25));

@@ -7,7 +7,7 @@
 //! the corrected program gives the whole region up: with `MADV_DONTNEED` if it lies in one area, or
 //! with `munmap` if several areas without pages are left in it.
 use super::edit::Edit;
-use super::seen::{Finder, Happens, PAGE, REGION, Seen};
+use super::seen::{Finder, Happens, PAGE, REGION, SpaceOperation};
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::{Trace, When};
 use ptarmigan_trace::Kind;
@@ -22,7 +22,7 @@ enum Cure {
 
 /// A region that was left empty.
 #[derive(Clone, Copy)]
-struct Left {
+struct EmptyRegion {
     event: u32,
     program: u32,
     cure: Cure,
@@ -34,7 +34,7 @@ pub struct EmptyTables {
     /// Regions that the call which is being carried out covers in part, and that have pages.
     partial: Vec<u64>,
     /// The regions of each space that are left empty.
-    left: HashMap<u32, BTreeMap<u64, Left>>,
+    left: HashMap<u32, BTreeMap<u64, EmptyRegion>>,
     /// Regions that were left empty, and used again.
     pub refilled: u64,
     /// Regions with an empty table now, in each space.
@@ -79,7 +79,7 @@ fn uses(kind: &Kind) -> Option<(u64, u64)> {
 }
 
 impl Finder for EmptyTables {
-    fn see(&mut self, seen: &Seen<'_>) {
+    fn see(&mut self, seen: &SpaceOperation<'_>) {
         match (seen.what, seen.when) {
             (Happens::Fault { page, .. }, When::Before) => {
                 let region = page / REGION;
@@ -119,7 +119,7 @@ impl Finder for EmptyTables {
 }
 
 /// Returns whether a region has a table without entries.
-fn has_empty_table(seen: &Seen<'_>, region: u64) -> bool {
+fn has_empty_table(seen: &SpaceOperation<'_>, region: u64) -> bool {
     let mut empty = false;
     seen.look.leaf_tables(region_of(region), &mut |_, entries| empty = entries == 0);
     empty
@@ -144,7 +144,7 @@ impl EmptyTables {
     }
 
     /// Notes regions with pages that are given up in part: the first one, the last one, or both.
-    fn before(&mut self, seen: &Seen<'_>, start: u64, end: u64, kind: &Kind) {
+    fn before(&mut self, seen: &SpaceOperation<'_>, start: u64, end: u64, kind: &Kind) {
         let (first, last) = (start / REGION, (end - 1) / REGION);
         let whole = |region: u64| start <= region * REGION && end >= (region + 1) * REGION;
         for region in if first == last { vec![first] } else { vec![first, last] } {
@@ -159,7 +159,7 @@ impl EmptyTables {
         }
     }
 
-    fn after(&mut self, seen: &Seen<'_>, kind: &Kind) {
+    fn after(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) {
         for region in std::mem::take(&mut self.partial) {
             let range = region_of(region);
             if seen.look.pages(range) > 0 || !has_empty_table(seen, region) {
@@ -173,7 +173,7 @@ impl EmptyTables {
                 Kind::Madvise { .. } => continue,
                 _ => Cure::Munmap,
             };
-            let left = Left { event: seen.event, program: seen.program, cure };
+            let left = EmptyRegion { event: seen.event, program: seen.program, cure };
             self.left.entry(seen.space).or_default().insert(region, left);
             let new = self.empty.entry(seen.space).or_default().insert(region);
             self.now += u64::from(new);
@@ -182,7 +182,7 @@ impl EmptyTables {
     }
 
     /// Forgets empty tables that the call has freed.
-    fn freed(&mut self, seen: &Seen<'_>, start: u64, end: u64) {
+    fn freed(&mut self, seen: &SpaceOperation<'_>, start: u64, end: u64) {
         let Some(empty) = self.empty.get_mut(&seen.space) else { return };
         let within: Vec<u64> = empty.range(start / REGION..=(end - 1) / REGION).copied().collect();
         for region in within {

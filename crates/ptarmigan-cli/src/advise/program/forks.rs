@@ -8,7 +8,7 @@
 //! * A *worker* writes to the memory that it got: it copies more pages than its parent does.
 //! * A *snapshot* is read by the child while the parent goes on: the parent copies more.
 use super::edit::Edit;
-use super::seen::{Finder, Happens, PAGE, REGION, Seen};
+use super::seen::{Finder, Happens, PAGE, REGION, SpaceOperation};
 use crate::advise::facts::Facts;
 use ptarmigan::space::{Area, AreaFlags};
 use ptarmigan_replay::{PackedKind, Trace, When};
@@ -92,7 +92,7 @@ impl<'f> ForkSizes<'f> {
         }
     }
 
-    fn fork(&mut self, seen: &Seen<'_>, child: u32) {
+    fn fork(&mut self, seen: &SpaceOperation<'_>, child: u32) {
         let pages = seen.look.private_pages();
         let mut tables = 0;
         seen.look.leaf_tables(ptarmigan::addr::VirtRange::up_to(1 << 47), &mut |_, _| tables += 1);
@@ -128,7 +128,7 @@ impl<'f> ForkSizes<'f> {
         *self.parents.entry(seen.space).or_default() += 1;
     }
 
-    fn fault(&mut self, seen: &Seen<'_>, page: u64, flags: FaultFlags) {
+    fn fault(&mut self, seen: &SpaceOperation<'_>, page: u64, flags: FaultFlags) {
         let copies =
             flags.0 & (FaultFlags::PRESENT | FaultFlags::WRITE) == FaultFlags::PRESENT | FaultFlags::WRITE;
         if let Some(large) = self.child_of.get(&seen.space).and_then(|event| self.large.get_mut(event)) {
@@ -149,7 +149,7 @@ impl<'f> ForkSizes<'f> {
 }
 
 impl Finder for ForkSizes<'_> {
-    fn see(&mut self, seen: &Seen<'_>) {
+    fn see(&mut self, seen: &SpaceOperation<'_>) {
         match (seen.what, seen.when) {
             (Happens::Fork { child }, When::Before) => self.fork(seen, child),
             (Happens::Fault { page, flags }, When::Before) => self.fault(seen, page, flags),

@@ -18,7 +18,7 @@
 //! So regions that such a fork shares are left out if one of the program's was split, and all of
 //! its regions if half of them were shared ([`HugeRegions::unfit`]).
 use super::edit::Edit;
-use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
+use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, SpaceOperation};
 use super::work::{Both, FaultWork, Kinds};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::space::AreaFlags;
@@ -125,7 +125,7 @@ pub struct HugeRegions {
 }
 
 impl Finder for HugeRegions {
-    fn see(&mut self, seen: &Seen<'_>) {
+    fn see(&mut self, seen: &SpaceOperation<'_>) {
         match (seen.what, seen.when) {
             (Happens::Fault { page, flags }, When::Before) => self.fault(seen, page, flags),
             (Happens::Call(kind), When::Before) => {
@@ -151,7 +151,7 @@ fn addresses(first: u64, pages: u64) -> VirtRange {
 }
 
 /// Returns the pages of a range that lies in a private area without a file.
-fn private_pages(seen: &Seen<'_>, start: u64, pages: u64) -> u64 {
+fn private_pages(seen: &SpaceOperation<'_>, start: u64, pages: u64) -> u64 {
     let private = seen
         .look
         .area(start << PAGE)
@@ -207,7 +207,7 @@ impl HugeRegions {
         log.map(|(spot, _)| (spot.space, spot.region)).collect()
     }
 
-    fn fault(&mut self, seen: &Seen<'_>, page: u64, flags: FaultFlags) {
+    fn fault(&mut self, seen: &SpaceOperation<'_>, page: u64, flags: FaultFlags) {
         if flags.0 & FaultFlags::REFUSED != 0 {
             return;
         }
@@ -274,13 +274,13 @@ impl HugeRegions {
     }
 
     /// Shares the huge pages of a space with its copy.
-    fn fork(&mut self, seen: &Seen<'_>, child: u32) {
+    fn fork(&mut self, seen: &SpaceOperation<'_>, child: u32) {
         self.share(seen, child);
         let kinds = self.kinds(child, |_| true);
         self.work.fork(seen.space, child, seen.look.private_pages(), kinds);
     }
 
-    fn share(&mut self, seen: &Seen<'_>, child: u32) {
+    fn share(&mut self, seen: &SpaceOperation<'_>, child: u32) {
         let Some(lives) = self.lives.get_mut(&seen.space) else { return };
         let lent = !self.starters.contains(&seen.event);
         let mut copies = BTreeMap::new();
@@ -340,7 +340,7 @@ impl HugeRegions {
         })
     }
 
-    fn call(&mut self, seen: &Seen<'_>, kind: &Kind) {
+    fn call(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) {
         let range = self.range(seen.space, kind);
         if let Kind::Brk { end } = *kind {
             self.heaps.insert(seen.space, end);

@@ -15,14 +15,14 @@ mod huge;
 mod library;
 mod pack;
 mod pooler;
+mod rejected;
 mod seen;
 mod share;
 mod shared;
 mod spread;
 mod survey;
 mod switches;
-mod told;
-mod unfit;
+mod wording;
 pub mod work;
 mod zones;
 
@@ -37,12 +37,12 @@ use huge::{HugeRegions, LeftOut};
 use pooler::Servers;
 use ptarmigan_replay::SoloTrace;
 use ptarmigan_term::Failure;
+use rejected::Unfit;
 use seen::{All, Finder};
 use share::Forks;
 use shared::SharedMappings;
 use std::collections::HashSet;
-use told::Look;
-use unfit::Unfit;
+use wording::Look;
 use zones::Zones;
 
 /// Looks for advice to the author of a recorded program.

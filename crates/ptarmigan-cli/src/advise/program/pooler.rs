@@ -9,7 +9,7 @@
 //! is a former one of the same parent that has ended: the fork and the end go, and so do faults on
 //! pages that the former one has touched, and calls, which it has made already.
 use super::edit::Edit;
-use super::seen::{Finder, Happens, PAGE, Seen};
+use super::seen::{Finder, Happens, PAGE, SpaceOperation};
 use crate::advise::facts::Facts;
 use ptarmigan::space::AreaFlags;
 use ptarmigan_replay::{PackedEvent, PackedKind, Trace, When};
@@ -23,7 +23,7 @@ const AT_ONCE: u64 = 2;
 
 /// A child that serves, or may.
 #[derive(Clone, Copy)]
-struct Child {
+struct ServingChild {
     /// The event of its fork.
     fork: u32,
     /// The space of its parent.
@@ -47,7 +47,7 @@ pub struct Server {
 /// Looks for servers.
 pub struct Servers<'f> {
     facts: &'f Facts,
-    children: HashMap<u32, Child>,
+    children: HashMap<u32, ServingChild>,
     servers: BTreeMap<u32, Server>,
     /// The forks of children that served, with the space of the parent.
     forks: HashMap<u32, u32>,
@@ -58,13 +58,13 @@ pub struct Servers<'f> {
 }
 
 impl Finder for Servers<'_> {
-    fn see(&mut self, seen: &Seen<'_>) {
+    fn see(&mut self, seen: &SpaceOperation<'_>) {
         match (seen.what, seen.when) {
             (Happens::Fork { child }, When::Before) => {
                 let task = self.facts.forks.get(&seen.event).map(|fork| fork.child);
                 if task.is_some_and(|task| !self.starters.contains(&task)) {
                     let (fork, parent) = (seen.event, seen.space);
-                    self.children.insert(child, Child { fork, parent, serves: false });
+                    self.children.insert(child, ServingChild { fork, parent, serves: false });
                 }
             }
             (Happens::Fault { page, .. }, When::Before) => {

@@ -29,7 +29,7 @@ pub enum Happens {
 }
 
 /// One operation on a space, before or after it is carried out.
-pub struct Seen<'s> {
+pub struct SpaceOperation<'s> {
     /// The number of the event in the recording.
     pub event: u32,
     /// The number of the space.
@@ -47,14 +47,14 @@ pub struct Seen<'s> {
 /// Looks for something that could be better.
 pub trait Finder: Send {
     /// Sees one operation. Operations come in order.
-    fn see(&mut self, seen: &Seen<'_>);
+    fn see(&mut self, seen: &SpaceOperation<'_>);
 }
 
 /// Shows each operation to all finders.
 pub struct All<'f>(pub Vec<&'f mut dyn Finder>);
 
 impl Finder for All<'_> {
-    fn see(&mut self, seen: &Seen<'_>) {
+    fn see(&mut self, seen: &SpaceOperation<'_>) {
         self.0.iter_mut().for_each(|finder| finder.see(seen));
     }
 }

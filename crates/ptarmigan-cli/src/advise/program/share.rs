@@ -12,7 +12,7 @@ use ptarmigan_trace::{CloneKind, FaultFlags, Kind};
 use std::collections::{HashMap, HashSet};
 
 /// A child that may share tables.
-struct Child {
+struct SharingChild {
     fork: u32,
     events: Vec<u32>,
 }
@@ -33,7 +33,7 @@ impl Forks {
     /// Looks at a recording.
     pub fn of(trace: &Trace) -> Self {
         let mut forks = Forks::default();
-        let mut children: HashMap<u32, Child> = HashMap::new();
+        let mut children: HashMap<u32, SharingChild> = HashMap::new();
         let openings = trace.opening_steps();
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             let kind = match step.what {
@@ -47,7 +47,7 @@ impl Forks {
             }
             if let Some(Kind::Clone { child, kind: CloneKind::Fork }) = kind {
                 forks.all += 1;
-                children.insert(child, Child { fork: event, events: Vec::new() });
+                children.insert(child, SharingChild { fork: event, events: Vec::new() });
             }
             let Some(child) = children.get_mut(&step.task) else { continue };
             match kind {
@@ -56,7 +56,7 @@ impl Forks {
                 }
                 Some(Kind::Exec { .. }) => {
                     child.events.push(event);
-                    if let Some(Child { fork, events }) = children.remove(&step.task) {
+                    if let Some(SharingChild { fork, events }) = children.remove(&step.task) {
                         forks.moved.extend(&events);
                         forks.starters.insert(fork, events);
                     }

@@ -13,7 +13,7 @@
 //! multiple of 2 MiB. The recording keeps the object where it was: its huge pages take the aligned
 //! 2 MiB of its mapping in order, and one without such a place has no entry.
 use super::edit::Edit;
-use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
+use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, SpaceOperation};
 use crate::advise::facts::{Facts, Mapping};
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::{PackedKind, Trace, When};
@@ -81,13 +81,13 @@ impl Shown {
 }
 
 /// The event that maps a huge page.
-struct First {
+struct HugeMapping {
     object: usize,
     place: Option<u64>,
 }
 
 /// Pages of an object that an event without a fault touches.
-struct Found {
+struct TouchedPages {
     shown: Shown,
     start: u64,
     end: u64,
@@ -108,10 +108,10 @@ pub struct SharedMappings<'f> {
     /// The huge pages of each space that it would have, by the page of their start.
     huge: HashMap<u32, BTreeSet<u64>>,
     /// Faults that would map a huge page, and all other faults on objects.
-    firsts: HashMap<u32, First>,
+    firsts: HashMap<u32, HugeMapping>,
     others: HashMap<u32, usize>,
     /// Events that touch pages of objects without a fault.
-    found: HashMap<u32, Vec<Found>>,
+    found: HashMap<u32, Vec<TouchedPages>>,
 }
 
 impl<'f> SharedMappings<'f> {
@@ -131,7 +131,7 @@ impl<'f> SharedMappings<'f> {
         }
     }
 
-    fn map(&mut self, seen: &Seen<'_>, start: u64, pages: u64, flags: MapFlags) {
+    fn map(&mut self, seen: &SpaceOperation<'_>, start: u64, pages: u64, flags: MapFlags) {
         self.unmap(seen, start, pages);
         let has = |flag| flags.0 & flag != 0;
         if !has(MapFlags::SHARED) || has(MapFlags::HUGE_ONLY) || pages < LEAST {
@@ -174,7 +174,7 @@ impl<'f> SharedMappings<'f> {
         self.shown.entry(seen.space).or_default().push(shown);
     }
 
-    fn unmap(&mut self, seen: &Seen<'_>, start: u64, pages: u64) {
+    fn unmap(&mut self, seen: &SpaceOperation<'_>, start: u64, pages: u64) {
         let (end, Some(shown)) = (start.saturating_add(pages), self.shown.get_mut(&seen.space)) else {
             return;
         };
@@ -206,12 +206,12 @@ impl<'f> SharedMappings<'f> {
         self.shown.get(&space)?.iter().copied().find(|part| (part.start..part.end).contains(&page))
     }
 
-    fn fault(&mut self, seen: &Seen<'_>, page: u64) {
+    fn fault(&mut self, seen: &SpaceOperation<'_>, page: u64) {
         let Some((shown, first)) = self.touch(seen, page) else { return };
         let object = shown.object;
         self.objects[object].faults += 1;
         if first {
-            self.firsts.insert(seen.event, First { object, place: shown.place(shown.huge(page)) });
+            self.firsts.insert(seen.event, HugeMapping { object, place: shown.place(shown.huge(page)) });
         } else {
             self.others.insert(seen.event, object);
         }
@@ -219,7 +219,7 @@ impl<'f> SharedMappings<'f> {
 
     /// Notes a page of an object that a space has. Returns the part that shows it, and whether it
     /// is the first of its huge page.
-    fn touch(&mut self, seen: &Seen<'_>, page: u64) -> Option<(Shown, bool)> {
+    fn touch(&mut self, seen: &SpaceOperation<'_>, page: u64) -> Option<(Shown, bool)> {
         let shown = self.object(seen.space, page)?;
         let huge = shown.huge(page);
         let pages = self.huge.entry(seen.space).or_default();
@@ -239,13 +239,13 @@ impl<'f> SharedMappings<'f> {
     }
 
     /// Notes a run of pages that came without a fault.
-    fn run(&mut self, seen: &Seen<'_>, start: u64, pages: u64) {
-        let mut found: Vec<Found> = Vec::new();
+    fn run(&mut self, seen: &SpaceOperation<'_>, start: u64, pages: u64) {
+        let mut found: Vec<TouchedPages> = Vec::new();
         for page in start..start.saturating_add(pages) {
             let Some((shown, _)) = self.touch(seen, page) else { continue };
             match found.last_mut() {
                 Some(last) if last.end == page && last.shown.object == shown.object => last.end = page + 1,
-                _ => found.push(Found { shown, start: page, end: page + 1 }),
+                _ => found.push(TouchedPages { shown, start: page, end: page + 1 }),
             }
         }
         if !found.is_empty() {
@@ -255,7 +255,7 @@ impl<'f> SharedMappings<'f> {
 }
 
 impl Finder for SharedMappings<'_> {
-    fn see(&mut self, seen: &Seen<'_>) {
+    fn see(&mut self, seen: &SpaceOperation<'_>) {
         match (seen.what, seen.when) {
             (Happens::Fault { page, flags }, When::Before) if flags.0 & FaultFlags::REFUSED == 0 => {
                 self.fault(seen, page);
@@ -318,13 +318,13 @@ impl SharedMappings<'_> {
                         }
                     };
                     let mut from = start;
-                    let chosen = |found: &&Found| chosen.contains(&found.shown.object);
+                    let chosen = |found: &&TouchedPages| chosen.contains(&found.shown.object);
                     for run in found.iter().filter(chosen) {
                         touch(from, run.start);
                         from = run.end;
                     }
                     touch(from, start + pages);
-                    for Found { shown, start, end } in found.iter().filter(chosen) {
+                    for TouchedPages { shown, start, end } in found.iter().filter(chosen) {
                         let huge = shown.huge(*start)..=shown.huge(end - 1);
                         huge.filter_map(|huge| shown.place(huge))
                             .for_each(|at| edit.call(step, huge_page(at)));

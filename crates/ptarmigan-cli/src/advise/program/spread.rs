@@ -17,7 +17,7 @@ const SPARSE: u64 = REGION / 8;
 const LEAST: u64 = 4;
 
 /// Zones to be packed.
-pub struct Found {
+pub struct PackableZones {
     /// The kind of advice.
     pub kind: &'static str,
     /// How to follow it.
@@ -27,7 +27,7 @@ pub struct Found {
 }
 
 /// Finds programs whose mappings are sparse, among those that are told.
-pub fn sparse(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Rejected> {
+pub fn sparse(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<PackableZones, Rejected> {
     let kind = SPARSE_LAYOUT;
     let chosen = |zone: &Zone, pages: &[u64]| {
         let mut regions: Vec<u64> = pages.iter().map(|page| page / REGION).collect();
@@ -41,11 +41,11 @@ pub fn sparse(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Reject
     }
     let how = "place what is used together in one mapping, one after the other: a dense array with an index \
                instead of an address computed from a key, small stacks and buffers from one pool.";
-    Ok(Found { kind, how, programs })
+    Ok(PackableZones { kind, how, programs })
 }
 
 /// Finds programs whose allocator has arenas, among those that are told.
-pub fn arenas(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Rejected> {
+pub fn arenas(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<PackableZones, Rejected> {
     let kind = ARENAS;
     let programs = packed(zones, told, |zone, _| zone.arena);
     if programs.is_empty() {
@@ -54,7 +54,7 @@ pub fn arenas(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Reject
     }
     let how = "MALLOC_ARENA_MAX=1, GLIBC_TUNABLES=glibc.malloc.arena_max=1, or mallopt(M_ARENA_MAX, 1): one \
                arena for all threads.";
-    Ok(Found { kind, how, programs })
+    Ok(PackableZones { kind, how, programs })
 }
 
 /// Packs the chosen zones of each program in which that saves tables.
@@ -69,7 +69,7 @@ fn packed(
     programs.filter_map(|(&number, layout)| Some((number, of(layout)?))).collect()
 }
 
-impl Found {
+impl PackableZones {
     /// Returns the advice, in a few words.
     pub fn title(&self) -> String {
         let sum = |of: fn(&Packed) -> u64| self.programs.values().map(of).sum::<u64>();

@@ -1,5 +1,5 @@
 //! One replay under the eyes of the finders.
-use super::seen::{Finder, Happens, Seen};
+use super::seen::{Finder, Happens, SpaceOperation};
 use ptarmigan_replay::{CountedMachine, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
 use ptarmigan_term::Failure;
 
@@ -53,7 +53,7 @@ impl Watch for Survey<'_> {
             Op::Exec { space, last: true, .. } | Op::Exit { space, last: true, .. } => (Happens::End, space),
             _ => return,
         };
-        self.finder.see(&Seen { event, space, program: self.running, what, when, look });
+        self.finder.see(&SpaceOperation { event, space, program: self.running, what, when, look });
     }
 
     fn done(&mut self, at: usize) {

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_copied_while_a_relative_lives_and_freed_by_the_last() {
+    fn pages_are_copied_while_shared_and_freed_by_the_last() {
         let mut both = Both::default();
         assert_eq!(both.fault(1, false, true, true), FaultWork::Fresh);
         assert_eq!(both.fault(1, true, true, true), FaultWork::Reused, "nobody shares it");

@@ -3,7 +3,7 @@
 //! A *zone* is private anonymous memory that `mmap` has made: calls whose places overlap make one
 //! zone, and `munmap` cuts off untouched ends. A zone that a file or shared memory was mapped into,
 //! or that `mremap` has moved, cannot be packed.
-use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
+use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, SpaceOperation};
 use ptarmigan::space::AreaFlags;
 use ptarmigan_replay::When;
 use ptarmigan_trace::{Kind, MapFlags};
@@ -45,7 +45,7 @@ pub struct Zones {
 }
 
 impl Finder for Zones {
-    fn see(&mut self, seen: &Seen<'_>) {
+    fn see(&mut self, seen: &SpaceOperation<'_>) {
         if seen.when == When::After {
             return;
         }

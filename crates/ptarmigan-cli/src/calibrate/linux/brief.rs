@@ -3,7 +3,7 @@ use super::case::{Call, Case, Grid, Setting};
 use super::ceiling::Ceiling;
 use super::fit::Fit;
 use super::process::Order;
-use super::sample::Sample;
+use super::sample::CaseTime;
 use crate::calibrate::HostTime;
 use ptarmigan_term::Failure;
 
@@ -35,7 +35,7 @@ pub(in crate::calibrate) fn measure() -> Result<Vec<HostTime>, Failure> {
 }
 
 /// Returns the time of the flush alone, and of finding the working set again.
-fn flush(samples: &[Sample], setting: Setting, pages: usize) -> f64 {
+fn flush(samples: &[CaseTime], setting: Setting, pages: usize) -> f64 {
     let time = |call| {
         let case = Case { setting, call, pages };
         samples.iter().find(|sample| sample.case == case).map_or(f64::NAN, |sample| sample.ns)

@@ -3,7 +3,7 @@ use serde::Serialize;
 
 use super::case::{Grid, Setting};
 use super::fit::Fit;
-use super::sample::Sample;
+use super::sample::CaseTime;
 use ptarmigan_bench::stats::median;
 
 /// Processes below which there is no range.
@@ -60,7 +60,7 @@ impl Estimate {
     /// # Errors
     ///
     /// If fewer than [`LEAST`] processes can be used.
-    pub(super) fn of(processes: &[Vec<Sample>], setting: Setting, grid: Grid) -> Result<Self, TooFew> {
+    pub(super) fn of(processes: &[Vec<CaseTime>], setting: Setting, grid: Grid) -> Result<Self, TooFew> {
         let fits: Vec<Fit> = processes.iter().filter_map(|samples| Fit::of(samples, setting, grid)).collect();
         if fits.len() < LEAST {
             return Err(TooFew { setting, usable: fits.len() });

@@ -1,7 +1,7 @@
 //! Fits one process's samples of one setting.
 use super::case::{Call, Grid, Setting};
-use super::line::Line;
-use super::sample::Sample;
+use super::line::CostLine;
+use super::sample::CaseTime;
 use ptarmigan_bench::stats::median;
 
 /// Costs of flushes in one process, in nanoseconds.
@@ -27,17 +27,17 @@ impl Fit {
     /// 2. Up to the kernel's ceiling there is one line, and above it another one. Work that is left
     ///    is part of both.
     /// 3. The lines meet at the break-even.
-    pub(super) fn of(samples: &[Sample], setting: Setting, grid: Grid) -> Option<Self> {
+    pub(super) fn of(samples: &[CaseTime], setting: Setting, grid: Grid) -> Option<Self> {
         let time = |call, pages| {
             let wanted =
-                |s: &&Sample| s.case.setting == setting && s.case.call == call && s.case.pages == pages;
+                |s: &&CaseTime| s.case.setting == setting && s.case.call == call && s.case.pages == pages;
             samples.iter().find(wanted).map(|s| s.ns)
         };
-        let points = |ns: &dyn Fn(usize) -> Option<f64>| -> Option<(Line, Line)> {
+        let points = |ns: &dyn Fn(usize) -> Option<f64>| -> Option<(CostLine, CostLine)> {
             let of = |range: &dyn Fn(usize) -> bool| {
                 let sizes = grid.sizes().filter(|pages| range(*pages));
                 let points: Option<Vec<_>> = sizes.map(|pages| Some((pages as f64, ns(pages)?))).collect();
-                Line::fit(&points?)
+                CostLine::fit(&points?)
             };
             Some((of(&|pages| pages <= grid.ceiling)?, of(&|pages| pages > grid.ceiling)?))
         };

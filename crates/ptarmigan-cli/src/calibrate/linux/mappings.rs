@@ -21,12 +21,12 @@ const _: () = assert!(4 * Grid::HIGHEST <= TABLE / 2);
 /// Pages at home, which calls change, and pages in use.
 pub(super) struct Mappings {
     /// Home, and behind it the place that pages are moved to.
-    moving: Area,
+    moving: PrivateMemory,
     /// The first page of `moving` that is at the beginning of a leaf table.
     home: usize,
     /// Pages at home.
     pages: usize,
-    in_use: Area,
+    in_use: PrivateMemory,
     /// Where to read in `in_use`: one line of each page, in random order.
     order: Vec<usize>,
 }
@@ -38,11 +38,11 @@ impl Mappings {
     ///
     /// The kernel's.
     pub(super) fn new(pages: usize, random: &mut Random) -> Result<Self> {
-        let moving = Area::new(2 * TABLE)?;
+        let moving = PrivateMemory::new(2 * TABLE)?;
         let home = moving.start.as_ptr().align_offset(TABLE * PAGE) / PAGE;
         (home..home + pages).for_each(|page| moving.write(page * PAGE));
         let used = WORKING_SETS[WORKING_SETS.len() - 1];
-        let in_use = Area::new(used)?;
+        let in_use = PrivateMemory::new(used)?;
         (0..used).for_each(|page| in_use.write(page * PAGE));
         let mut order: Vec<usize> = (0..used).map(|page| page * PAGE + page * LINE % PAGE).collect();
         random.shuffle(&mut order);
@@ -93,18 +93,18 @@ impl Mappings {
 
 /// Private memory in small pages. It belongs to this value from beginning to end, whatever moves
 /// inside.
-struct Area {
+struct PrivateMemory {
     start: NonNull<u8>,
     pages: usize,
 }
 
-impl Area {
+impl PrivateMemory {
     fn new(pages: usize) -> Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place, so no memory of anything else's is mapped over.
         let start =
             unsafe { mmap_anonymous(std::ptr::null_mut(), pages * PAGE, protection, MapFlags::PRIVATE) }?;
-        let area = Area { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, pages };
+        let area = PrivateMemory { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, pages };
         // SAFETY: the range is the area's. The advice changes no contents.
         let advice = unsafe { madvise(start, pages * PAGE, Advice::LinuxNoHugepage) };
         // A kernel without huge pages does not know the advice, and does not need it.
@@ -163,7 +163,7 @@ impl Area {
     }
 }
 
-impl Drop for Area {
+impl Drop for PrivateMemory {
     fn drop(&mut self) {
         // SAFETY: the area is mapped from beginning to end, and this was the last use. If the
         // kernel refuses, the memory stays until the process ends.

@@ -9,7 +9,7 @@ use ptarmigan_bench::affinity::AffinityGuard;
 
 /// State that both threads share.
 #[derive(Default)]
-struct Shared {
+struct NeighbourState {
     /// Goes up as long as the neighbour runs.
     beats: AtomicU64,
     stop: AtomicBool,
@@ -17,14 +17,14 @@ struct Shared {
 
 /// A thread that runs on the second CPU until this is dropped.
 pub(super) struct Neighbour {
-    shared: Arc<Shared>,
+    shared: Arc<NeighbourState>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Neighbour {
     /// Starts the thread.
     pub(super) fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(NeighbourState::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().spawn(move || {
             let _there = AffinityGuard::on(1)?;

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_fits_a_terminal_and_shows_both_lines_and_where_they_meet() {
+    fn the_picture_fits_a_terminal_with_both_lines_and_crossing() {
         let text = picture(3000.0, 16.6).draw(true);
         assert!(text.replace("µs", "us").is_ascii(), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");

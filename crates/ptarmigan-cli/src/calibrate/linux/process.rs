@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::case::Grid;
 use super::host::HostFlush;
-use super::sample::{Sample, sample};
+use super::sample::{CaseTime, sample};
 use ptarmigan_term::print;
 use ptarmigan_term::{Context, Failure};
 
@@ -23,7 +23,7 @@ pub(super) const OPTION: &str = "--process";
 
 impl Order {
     /// Has another process carry the order out.
-    pub(super) fn send(&self) -> Result<Vec<Sample>, Failure> {
+    pub(super) fn send(&self) -> Result<Vec<CaseTime>, Failure> {
         let program = std::env::current_exe().context("this program")?;
         let order = serde_json::to_string(self).context("an order")?;
         let mut command = Command::new(program);
@@ -44,7 +44,7 @@ impl Order {
     }
 
     /// Measures in this process.
-    pub(super) fn measure(&self) -> Result<Vec<Sample>, Failure> {
+    pub(super) fn measure(&self) -> Result<Vec<CaseTime>, Failure> {
         self.grid.check()?;
         let mut host = HostFlush::new(self.grid, self.seed).context("pages to flush")?;
         sample(&mut host, self.grid, self.passes, self.seed).context("flushes")

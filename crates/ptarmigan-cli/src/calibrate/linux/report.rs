@@ -9,7 +9,7 @@ use super::ceiling::Ceiling;
 use super::costs::{CostsNs, FoundAgainNs, RESIDENT};
 use super::estimate::{BreakEven, Estimate, TooFew};
 use super::picture::Picture;
-use super::sample::Sample;
+use super::sample::CaseTime;
 use ptarmigan_bench::stats::median;
 use ptarmigan_replay::model::HostName;
 use ptarmigan_term::text::{Text, TextTable};
@@ -17,7 +17,7 @@ use ptarmigan_term::text::{Text, TextTable};
 /// The samples of the processes, by the number of their CPUs.
 pub(super) struct Measured {
     pub grid: Grid,
-    pub processes: Vec<Vec<Sample>>,
+    pub processes: Vec<Vec<CaseTime>>,
 }
 
 /// The time of a case: the median over the processes.

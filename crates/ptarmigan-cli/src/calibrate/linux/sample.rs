@@ -16,7 +16,7 @@ pub(super) trait TimedFlush {
 
 /// The time of a case in one process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Sample {
+pub(super) struct CaseTime {
     pub case: Case,
     pub ns: f64,
 }
@@ -31,7 +31,7 @@ pub(super) fn sample<T: TimedFlush>(
     grid: Grid,
     passes: usize,
     seed: u64,
-) -> Result<Vec<Sample>, T::Error> {
+) -> Result<Vec<CaseTime>, T::Error> {
     let mut random = Random(seed);
     let cases: Vec<Case> = grid.cases().collect();
     let mut times = vec![Vec::with_capacity(passes); cases.len()];
@@ -46,5 +46,5 @@ pub(super) fn sample<T: TimedFlush>(
         times.sort_by(f64::total_cmp);
         times.get(times.len() * PERCENTILE / 100).copied().unwrap_or(f64::NAN)
     };
-    Ok(cases.into_iter().zip(times).map(|(case, times)| Sample { case, ns: low(times) }).collect())
+    Ok(cases.into_iter().zip(times).map(|(case, times)| CaseTime { case, ns: low(times) }).collect())
 }

@@ -4,7 +4,7 @@ use super::ceiling::Ceiling;
 use super::estimate::Estimate;
 use super::fake::FakeFlush;
 use super::report::{Calibration, Measured};
-use super::sample::{Sample, sample};
+use super::sample::{CaseTime, sample};
 use ptarmigan::tlb::CostModel;
 use ptarmigan_replay::model::{HostName, Model};
 
@@ -13,7 +13,7 @@ const PROCESSES: u64 = 15;
 const ALONE: Setting = Setting { cpus: 1, working_set: 0 };
 
 /// Samples of processes on a machine that is changed beforehand.
-fn processes(planted: f64, grid: Grid, change: impl Fn(&mut FakeFlush)) -> Vec<Vec<Sample>> {
+fn processes(planted: f64, grid: Grid, change: impl Fn(&mut FakeFlush)) -> Vec<Vec<CaseTime>> {
     let process = |seed| {
         let mut machine = FakeFlush::planted(planted, grid, seed);
         change(&mut machine);
@@ -57,7 +57,7 @@ fn pages_that_are_found_again_move_the_break_even() {
 }
 
 #[test]
-fn everything_that_is_cheaper_than_one_page_is_a_break_even_of_0() {
+fn a_full_flush_below_one_page_has_a_break_even_of_0() {
     let processes = processes(3.0, GRID, |machine| machine.full = 0.0);
     let estimate = Estimate::of(&processes, ALONE, GRID).unwrap();
     assert!(estimate.break_even.fitted < 0.0);

@@ -5,7 +5,7 @@ use super::sources::spill::{Notes, NotesRead};
 use super::stops::supervisor::Missed;
 use super::system::proc;
 use super::target::Target;
-use super::write::{Deliveries, First, write};
+use super::write::{Deliveries, FirstProcess, write};
 use crate::record::args::RecordArgs;
 use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::{Header, Unseen};
@@ -15,7 +15,7 @@ pub(super) const SPILL: &str = "the temporary files beside the output";
 
 /// How a recording ended, and of what.
 pub(super) struct Ending {
-    pub(super) first: First,
+    pub(super) first: FirstProcess,
     /// The name of the workload if no program has more tables than the first.
     pub(super) name: String,
     /// The recorded command or processes, in messages.

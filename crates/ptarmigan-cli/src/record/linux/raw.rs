@@ -1,9 +1,9 @@
 //! Raw events, as the sources deliver them: with times, process numbers and byte addresses.
-use super::callers::Sample;
+use super::callers::CallerSample;
 use super::object::MappedObject;
 use super::state::SpaceState;
 use super::system::counters::Counters;
-use super::system::pagemap::Found;
+use super::system::pagemap::PresentPages;
 use super::system::stop_cost::StopCost;
 use ptarmigan_trace::{Call, Note, Prot};
 
@@ -164,7 +164,7 @@ pub(crate) enum RawKind {
     /// may have run meanwhile.
     Present {
         still: bool,
-        found: Vec<Found>,
+        found: Vec<PresentPages>,
     },
     /// `process_madvise` on this task, by itself or another.
     Advised {
@@ -181,7 +181,7 @@ pub(crate) enum RawKind {
     /// A mapping of a file or of named memory was made.
     Mapped(Box<MappedObject>),
     /// Where the task caused a fault, or is about to make a call.
-    Sampled(Box<Sample>),
+    Sampled(Box<CallerSample>),
     /// The TLB was flushed; `u64::MAX` pages means all of it.
     TlbFlush {
         reason: u8,
@@ -377,7 +377,7 @@ impl Raw {
             (19, []) => RawKind::OtherTracer,
             (15, [pages]) => RawKind::StackLimit { pages: *pages },
             (16, [still, found @ ..]) => {
-                let found = found.iter().map(|w| Found::of(*w)).collect();
+                let found = found.iter().map(|w| PresentPages::of(*w)).collect();
                 RawKind::Present { still: *still != 0, found }
             }
             (17, [start, pages, advice]) => {
@@ -387,7 +387,7 @@ impl Raw {
                 let mut words = object.iter().copied();
                 RawKind::Mapped(Box::new(MappedObject::decode(|| words.next())?))
             }
-            (41, sample) => RawKind::Sampled(Box::new(Sample::decode(sample)?)),
+            (41, sample) => RawKind::Sampled(Box::new(CallerSample::decode(sample)?)),
             (12, [tables, exit]) => RawKind::Tables { tables: *tables as u32, exit: *exit != 0 },
             (29, [tables]) => RawKind::LastTables { tables: *tables as u32 },
             (30, threads) => RawKind::ReadStart { threads: threads.iter().map(|pid| *pid as i32).collect() },
@@ -496,8 +496,20 @@ mod tests {
             RawKind::Present {
                 still: true,
                 found: vec![
-                    Found { start: (1 << 35) - 1, pages: 1, private: true, exclusive: true, huge: false },
-                    Found { start: 512, pages: Found::LONGEST, private: false, exclusive: false, huge: true },
+                    PresentPages {
+                        start: (1 << 35) - 1,
+                        pages: 1,
+                        private: true,
+                        exclusive: true,
+                        huge: false,
+                    },
+                    PresentPages {
+                        start: 512,
+                        pages: PresentPages::LONGEST,
+                        private: false,
+                        exclusive: false,
+                        huge: true,
+                    },
                 ],
             },
             RawKind::Advised { start: 1, pages: 2, advice: 4 },
@@ -507,7 +519,7 @@ mod tests {
                 path: "/a".to_owned(),
                 ..MappedObject::default()
             })),
-            RawKind::Sampled(Box::new(Sample {
+            RawKind::Sampled(Box::new(CallerSample {
                 cause: Cause::Call(Call::Fork),
                 page: 1,
                 events: 61,

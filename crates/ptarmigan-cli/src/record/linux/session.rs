@@ -2,21 +2,21 @@
 use super::allowed;
 use super::attach;
 use super::finish::{Ending, SPILL, finish};
-use super::keeper::{self, Link, Role};
 use super::recording::Recording;
 use super::sources::Source;
 use super::sources::perf::PerfFaults;
 use super::sources::spill::{self, Notes, Spill};
 use super::sources::tracefs::{self, Instance};
 use super::stops::calls;
-use super::stops::start::{self, AtCalls, Start, Started};
+use super::stops::start::{self, AtCalls, ProgramStart, Started};
 use super::stops::supervisor::{self, Missed, Supervisor};
 use super::stops::tracer::{self, Ended, Tracer};
 use super::system::notify::Listener;
 use super::system::stop_cost::StopCost;
 use super::system::{proc, signals, sys};
 use super::target::{self, Target};
-use super::write::First;
+use super::watchdog::{self, Link, Role};
+use super::write::FirstProcess;
 use crate::record::args::{MethodChoice, RecordArgs};
 use crate::record::pid;
 use ptarmigan_term::print;
@@ -37,7 +37,7 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         refuse_other_files(args)?
     }
     let recorded = if attaches { "the processes go on" } else { "the command goes on" };
-    let role = keeper::split(recorded, || remove_stale(&target)).context("starting the recorder")?;
+    let role = watchdog::split(recorded, || remove_stale(&target)).context("starting the recorder")?;
     if let Role::Recorder(_) = role {
         remove_stale(&target);
     }
@@ -61,8 +61,8 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
         _ => (AtCalls::Stop, &tracer::STOPS),
     };
     let watched = [ends, &calls::LOOKED_AT].concat();
-    let start =
-        Start::new(&args.command, at_calls, &watched, !allowed::may_filter()).context("the command")?;
+    let start = ProgramStart::new(&args.command, at_calls, &watched, !allowed::may_filter())
+        .context("the command")?;
     let spill = Spill::new(&target.beside()).context(target.problem())?;
     let notes = Notes::new(&spill).context(SPILL)?;
 
@@ -111,7 +111,7 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
         _ => None,
     };
     let ending = Ending {
-        first: First::Command(started.pid),
+        first: FirstProcess::Command(started.pid),
         name: file_name(&args.command[0]),
         shown: args.program().into_owned(),
         missed,

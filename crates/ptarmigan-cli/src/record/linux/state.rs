@@ -1,6 +1,6 @@
 //! The state of an address space, read from `/proc` of a process that runs.
 use crate::record::linux::object::MappedObject;
-use crate::record::linux::system::pagemap::{self, Found};
+use crate::record::linux::system::pagemap::{self, PresentPages};
 use crate::record::linux::system::proc::{self, Area, PAGE_SHIFT};
 use crate::record::linux::system::sys;
 use ptarmigan_trace::{AreaKind, MapFlags, Prot};
@@ -89,7 +89,7 @@ pub(crate) struct SpaceState {
     pub(crate) tables: u32,
     pub(crate) areas: Vec<StateArea>,
     /// The present pages, in order.
-    pub(crate) present: Vec<Found>,
+    pub(crate) present: Vec<PresentPages>,
     /// The path of the program. It stays in temporary files.
     pub(crate) program: String,
     /// The objects of areas that have one.
@@ -168,7 +168,7 @@ impl SpaceState {
             name,
             tables: *tables as u32,
             areas: areas.iter().map(area).collect(),
-            present: present.iter().map(|word| Found::of(*word)).collect(),
+            present: present.iter().map(|word| PresentPages::of(*word)).collect(),
             program,
             objects,
         })
@@ -315,7 +315,7 @@ VmFlags: rd wr sh ht nr hg
 
     #[test]
     fn words_and_back() {
-        let found = Found { start: 5, pages: 6, private: true, exclusive: false, huge: false };
+        let found = PresentPages { start: 5, pages: 6, private: true, exclusive: false, huge: false };
         let state = SpaceState {
             parent: 7,
             areas_at: 1 << 60,

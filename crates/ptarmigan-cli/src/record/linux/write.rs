@@ -1,5 +1,5 @@
 //! Writes the trace: merges the raw events of all sources, and puts the file in place.
-use super::builder::{CallersFound, Seen, TraceBuilder};
+use super::builder::{CallersFound, SideCounts, TraceBuilder};
 use super::callers::{Callers, Files};
 use super::sources::merge::{Finished, Merge};
 use super::sources::spill::{NotedExecs, NotedReads, Spill};
@@ -13,7 +13,7 @@ use std::io::BufWriter;
 
 /// The first process of a recording.
 #[derive(Clone, Debug)]
-pub(super) enum First {
+pub(super) enum FirstProcess {
     /// The command, by its number.
     Command(i32),
     /// The process that is read first, of a recording of these.
@@ -22,7 +22,7 @@ pub(super) enum First {
 
 /// The raw events of all sources, before they are merged.
 pub(super) struct Deliveries {
-    pub(super) first: First,
+    pub(super) first: FirstProcess,
     pub(super) finished: Finished,
     pub(super) execs: NotedExecs,
     pub(super) reads: NotedReads,
@@ -61,8 +61,8 @@ pub(super) fn write(
     let progress = bar::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
     let model = match &first {
-        First::Command(pid) => TraceBuilder::new(writer, *pid, &mut lookup),
-        First::Attached(named) => TraceBuilder::attached(writer, named, &mut lookup),
+        FirstProcess::Command(pid) => TraceBuilder::new(writer, *pid, &mut lookup),
+        FirstProcess::Attached(named) => TraceBuilder::attached(writer, named, &mut lookup),
     };
     let files = Files::new();
     let callers = symbols.then(|| Callers::new(&files));
@@ -102,8 +102,8 @@ pub(super) fn write(
     }
     if let Some(why) = cut {
         let of = match first {
-            First::Command(_) => "the command",
-            First::Attached(_) => "the processes",
+            FirstProcess::Command(_) => "the command",
+            FirstProcess::Attached(_) => "the processes",
         };
         print::error(&format!("the recording ended before {of} did: {why}"));
     }
@@ -123,7 +123,7 @@ fn unknown_callers(found: &CallersFound) {
 }
 
 /// Says which parts of the command are missing.
-fn gaps(seen: &Seen) {
+fn gaps(seen: &SideCounts) {
     if seen.found > 0 {
         print::error(&format!(
             "{} appeared without a recorded fault (see `ptarmigan docs recording-reference`, *Pages found at \

@@ -7,7 +7,7 @@ const TABLE_BYTES: u64 = 4096;
 
 /// Counts of a replay with large pages.
 #[derive(Serialize)]
-pub(crate) struct LargeFigures {
+pub(crate) struct LargePageReplay {
     /// Faults that mapped a large page.
     pub mapped: u64,
     /// Large pages that were split.
@@ -24,11 +24,11 @@ pub(crate) struct LargeFigures {
     pub peak_bytes_with_reserve: u64,
 }
 
-impl LargeFigures {
+impl LargePageReplay {
     /// Takes the counts of a replay.
     pub fn new(run: &CountedRun) -> Self {
         let LargeCounts { mapped, splits, peak_with_reserve } = run.large;
-        LargeFigures {
+        LargePageReplay {
             mapped,
             splits,
             faults_found: run.found_mapped,

@@ -47,7 +47,7 @@ impl LivePoint {
 
 /// A table that came or went.
 #[derive(Clone, Copy)]
-struct Change {
+struct TableChange {
     call: u32,
     level: u8,
     program: u32,
@@ -62,14 +62,14 @@ impl Live {
         for life in &seen.lives {
             let program = programs.of_space(observed.space(seen.calls[life.made as usize]));
             tables[program as usize] += 1;
-            let change = Change { call: life.made, level: life.level, program, came: true };
+            let change = TableChange { call: life.made, level: life.level, program, came: true };
             changes.push(change);
             if life.taken != u32::MAX {
-                changes.push(Change { call: life.taken, came: false, ..change });
+                changes.push(TableChange { call: life.taken, came: false, ..change });
             }
         }
         changes.sort_unstable_by_key(|change| change.call);
-        let part_of = |change: &Change| part_of_call(seen, parts, change.call);
+        let part_of = |change: &TableChange| part_of_call(seen, parts, change.call);
         let moments = busiest(&changes, part_of, parts.len());
         let levels = ObservedTrace::levels().len();
         let all = at_moments(&changes, &moments, levels, programs.all.len());
@@ -114,7 +114,7 @@ impl Live {
 
 /// Returns for each part the number of changes up to the moment at which most tables were alive,
 /// its beginning included.
-fn busiest(changes: &[Change], part_of: impl Fn(&Change) -> usize, parts: usize) -> Vec<usize> {
+fn busiest(changes: &[TableChange], part_of: impl Fn(&TableChange) -> usize, parts: usize) -> Vec<usize> {
     let mut moments = Vec::with_capacity(parts);
     let (mut done, mut alive) = (0, 0_u32);
     for part in 0..parts {
@@ -132,7 +132,7 @@ fn busiest(changes: &[Change], part_of: impl Fn(&Change) -> usize, parts: usize)
 }
 
 /// Returns the tables that were alive after so many changes.
-fn at_moments(changes: &[Change], moments: &[usize], levels: usize, programs: usize) -> Vec<LivePoint> {
+fn at_moments(changes: &[TableChange], moments: &[usize], levels: usize, programs: usize) -> Vec<LivePoint> {
     let mut now = LivePoint { at: 0, levels: vec![0; levels], programs: vec![0; programs] };
     let mut done = 0;
     let mut all = Vec::with_capacity(moments.len());
@@ -188,12 +188,12 @@ fn labels(programs: &[RecordedProgram]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn change(call: u32, program: u32, came: bool) -> Change {
-        Change { call, level: 0, program, came }
+    fn change(call: u32, program: u32, came: bool) -> TableChange {
+        TableChange { call, level: 0, program, came }
     }
 
     #[test]
-    fn each_part_shows_its_busiest_moment_and_begins_where_the_last_one_ended() {
+    fn each_slice_shows_its_peak_and_follows_the_last_one() {
         let changes = [
             change(0, 0, true),
             change(1, 1, true),

@@ -10,7 +10,7 @@ mod warnings;
 
 pub(super) use advice::AdviceFigures;
 pub(super) use flushes::FlushFigures;
-pub(super) use large::LargeFigures;
+pub(super) use large::LargePageReplay;
 pub(super) use live::{Live, LivePoint};
 pub(super) use placed::PlacedFigures;
 pub(super) use policies::PolicyFigures;
@@ -29,8 +29,8 @@ const ROWS: usize = 200;
 
 /// All figures of one trace.
 #[derive(Serialize)]
-pub(super) struct Figures {
-    pub facts: Facts,
+pub(super) struct TraceFigures {
+    pub facts: RecordingFacts,
     /// The times of calls and processes, if the recording has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<TimesReport>,
@@ -44,7 +44,7 @@ pub(super) struct Figures {
     pub policies: Vec<PolicyFigures>,
     /// A replay with large pages, if the recorded Linux had huge ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub large: Option<LargeFigures>,
+    pub large: Option<LargePageReplay>,
     /// Advice for the author of the program, if it was looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<AdviceFigures>,
@@ -54,7 +54,7 @@ pub(super) struct Figures {
 
 /// The recording, and the settings of its replay.
 #[derive(Serialize)]
-pub(super) struct Facts {
+pub(super) struct RecordingFacts {
     pub name: String,
     pub method: &'static str,
     pub arch: &'static str,
@@ -88,14 +88,14 @@ pub(super) struct Facts {
     pub odd_calls: u64,
 }
 
-impl Facts {
+impl RecordingFacts {
     /// Whether the axes are times.
     pub fn is_time(&self) -> bool {
         self.axis == "us"
     }
 }
 
-impl Figures {
+impl TraceFigures {
     /// Replays a trace once and derives all figures but those of `userpte=`. Where the recorded
     /// Linux had huge pages, a second replay counts large ones.
     ///
@@ -114,7 +114,7 @@ impl Figures {
         let flushes = FlushFigures::new(trace, &seen, &parts);
         let header = &trace.header;
         let truth = std::mem::take(&mut seen.truth);
-        let facts = Facts {
+        let facts = RecordingFacts {
             name: trace.name.clone(),
             method: header.method.name(),
             arch: header.arch.name(),
@@ -139,11 +139,11 @@ impl Figures {
             odd_calls: seen.odd.1,
         };
         let warnings = warnings::of(&facts, flushes.linux.as_ref());
-        let large = observed.count_large()?.map(|run| LargeFigures::new(&run));
+        let large = observed.count_large()?.map(|run| LargePageReplay::new(&run));
         let times = trace.account.report();
         let mut work = observed.work(&seen);
         work.shorten(ROWS);
-        Ok(Figures {
+        Ok(TraceFigures {
             facts,
             times,
             warnings,

@@ -1,11 +1,11 @@
 //! Collects warnings: facts that a reader must know before trusting a figure.
-use super::Facts;
+use super::RecordingFacts;
 use crate::report::words::share;
 use ptarmigan_replay::flushes::LinuxFlushes;
 use ptarmigan_term::Count;
 
 /// Returns a sentence for each thing that makes figures worth less.
-pub(super) fn of(facts: &Facts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
+pub(super) fn of(facts: &RecordingFacts, flushes: Option<&LinuxFlushes>) -> Vec<String> {
     let mut warnings = Vec::new();
     if facts.lost > 0 {
         warnings.push(format!(

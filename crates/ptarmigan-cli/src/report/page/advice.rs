@@ -1,6 +1,6 @@
 //! Advice, in short, at the top of the page.
 use super::html::{anchor, panels};
-use crate::report::collect::Figures;
+use crate::report::collect::TraceFigures;
 use crate::report::words::sentences;
 use ptarmigan_term::draw::escape;
 use ptarmigan_term::words::several;
@@ -12,7 +12,7 @@ pub(in crate::report) const SHOWN: usize = 3;
 pub(in crate::report) const FIGURE: usize = 260;
 
 /// Returns the advice for each trace; empty if it was not asked for.
-pub(super) fn advice(all: &[Figures]) -> String {
+pub(super) fn advice(all: &[TraceFigures]) -> String {
     if all.iter().all(|one| one.advice.is_none()) {
         return String::new();
     }

@@ -3,7 +3,7 @@
 //! The number of rows is bounded whatever the length of the recording: the axis has a fixed number
 //! of parts, and the programs that are drawn are few.
 use crate::csv;
-use crate::report::collect::{Figures, LivePoint};
+use crate::report::collect::{LivePoint, TraceFigures};
 use crate::report::data;
 use crate::report::words::letter;
 use ptarmigan_term::Bytes;
@@ -11,7 +11,7 @@ use ptarmigan_term::draw::escape;
 use std::fmt::Write;
 
 /// Returns links to the data of a section, one for each trace; empty if it has tables only.
-pub(super) fn links(all: &[Figures], id: &str) -> String {
+pub(super) fn links(all: &[TraceFigures], id: &str) -> String {
     let mut links = Vec::new();
     for (n, one) in all.iter().enumerate() {
         let Some(csv) = data_of(one, id) else { return String::new() };
@@ -30,7 +30,7 @@ pub(super) fn links(all: &[Figures], id: &str) -> String {
 }
 
 /// Returns the data of a section.
-fn data_of(one: &Figures, id: &str) -> Option<String> {
+fn data_of(one: &TraceFigures, id: &str) -> Option<String> {
     let all = std::slice::from_ref(one);
     match id {
         "live" => {
@@ -70,7 +70,11 @@ fn numbers(values: &[u32]) -> Vec<u64> {
 }
 
 /// Returns a table with a row for each part of the axis.
-fn over_time(one: &Figures, labels: impl Iterator<Item = String>, row: impl Fn(usize) -> Vec<u64>) -> String {
+fn over_time(
+    one: &TraceFigures,
+    labels: impl Iterator<Item = String>,
+    row: impl Fn(usize) -> Vec<u64>,
+) -> String {
     let mut csv = format!("at_{}", one.facts.axis);
     for label in labels {
         csv += ",";

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_says_whether_it_is_better_and_shares_are_no_ratios() {
+    fn a_difference_says_if_it_is_better_and_shares_are_no_ratios() {
         let ratio = |a, b, better| said(Compare::Ratio(a), Compare::Ratio(b), better, true);
         assert_eq!(ratio(100.0, 50.0, Better::Less), "0.50 ×, better");
         assert_eq!(ratio(100.0, 150.0, Better::Less), "1.50 ×, worse");

@@ -1,25 +1,25 @@
 //! Writes the lines about the recording, and the figures that say most.
 use super::fact::{Better, Compare, Fact, difference};
-use super::html::{Table, name};
+use super::html::{HtmlTable, name};
 use super::times;
-use crate::report::collect::{Facts, Figures};
+use crate::report::collect::{RecordingFacts, TraceFigures};
 use crate::report::words::{letter, on_axis, share};
 use ptarmigan_term::draw::escape;
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count};
 
 /// Returns the first lines: the programs that were recorded.
-pub(super) fn lead(all: &[Figures]) -> String {
+pub(super) fn lead(all: &[TraceFigures]) -> String {
     let lines = lead_lines(all).into_iter().zip(time_lines(all)).zip(all);
-    let html = |((line, time), one): ((String, Option<String>), &Figures)| {
+    let html = |((line, time), one): ((String, Option<String>), &TraceFigures)| {
         format!("{}<p class=\"lead\">{}</p>\n", times::lead(one, time.as_deref()), escape(&line))
     };
     lines.map(html).collect()
 }
 
 /// Returns for each trace the line that sums up its times, if it has any.
-pub(in crate::report) fn time_lines(all: &[Figures]) -> Vec<Option<String>> {
-    let line = |(n, one): (usize, &Figures)| {
+pub(in crate::report) fn time_lines(all: &[TraceFigures]) -> Vec<Option<String>> {
+    let line = |(n, one): (usize, &TraceFigures)| {
         let line = one.times.as_ref()?.line.as_ref()?;
         let of = if all.len() > 1 { format!("{}: ", name(n, all)) } else { String::new() };
         Some(format!("{of}{line}."))
@@ -28,9 +28,9 @@ pub(in crate::report) fn time_lines(all: &[Figures]) -> Vec<Option<String>> {
 }
 
 /// Returns the first lines as text, one for each trace.
-pub(in crate::report) fn lead_lines(all: &[Figures]) -> Vec<String> {
-    let line = |(n, one): (usize, &Figures)| {
-        let Facts { processes, running, events, faults, method, cpus, arch, .. } = &one.facts;
+pub(in crate::report) fn lead_lines(all: &[TraceFigures]) -> Vec<String> {
+    let line = |(n, one): (usize, &TraceFigures)| {
+        let RecordingFacts { processes, running, events, faults, method, cpus, arch, .. } = &one.facts;
         let running = running_already(*running);
         let of = if all.len() > 1 { format!("{}: ", name(n, all)) } else { String::new() };
         let time = if one.facts.is_time() {
@@ -65,7 +65,7 @@ fn running_already(n: u64) -> String {
 }
 
 /// Returns the figures that say most: as a list for one trace, as a table for several.
-pub(super) fn facts(all: &[Figures]) -> String {
+pub(super) fn facts(all: &[TraceFigures]) -> String {
     let [one] = all else { return compared(all) };
     let mut html = "<dl class=\"facts\">\n".to_owned();
     for Fact { what, value, .. } in figures(one).into_iter().filter(Fact::is_there) {
@@ -74,10 +74,10 @@ pub(super) fn facts(all: &[Figures]) -> String {
     html + "</dl>\n"
 }
 
-fn compared(all: &[Figures]) -> String {
+fn compared(all: &[TraceFigures]) -> String {
     let (headings, rows) = rows(all);
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let mut table = Table::new("wrap", &headings);
+    let mut table = HtmlTable::new("wrap", &headings);
     for row in rows {
         table.row(row);
     }
@@ -86,7 +86,7 @@ fn compared(all: &[Figures]) -> String {
 
 /// Returns the figures that say most as a table: its headings and its rows. Two traces have a
 /// column for the difference.
-pub(in crate::report) fn rows(all: &[Figures]) -> (Vec<String>, Vec<Vec<String>>) {
+pub(in crate::report) fn rows(all: &[TraceFigures]) -> (Vec<String>, Vec<Vec<String>>) {
     let mut headings = vec![String::new()];
     match all {
         [_] => headings.push("value".to_owned()),
@@ -114,8 +114,8 @@ pub(in crate::report) fn rows(all: &[Figures]) -> (Vec<String>, Vec<Vec<String>>
 }
 
 /// Returns the figures that say most.
-fn figures(one: &Figures) -> Vec<Fact> {
-    let Figures { facts, tables, flushes, .. } = one;
+fn figures(one: &TraceFigures) -> Vec<Fact> {
+    let TraceFigures { facts, tables, flushes, .. } = one;
     let made: u64 = tables.made.iter().sum();
     let full = &tables.fullness;
     let truth = &facts.truth;
@@ -169,19 +169,22 @@ fn figures(one: &Figures) -> Vec<Fact> {
 }
 
 /// Formats a length on the axis with its unit.
-pub(super) fn with_unit(facts: &Facts, length: u64) -> String {
+pub(super) fn with_unit(facts: &RecordingFacts, length: u64) -> String {
     let unit = if facts.is_time() { "" } else { " events" };
     format!("{}{unit}", on_axis(length, facts.is_time()))
 }
 
 /// Returns how two traces differ so that figures are hard to compare.
-pub(super) fn unequal(all: &[Figures]) -> Option<String> {
-    let differ = |value: &dyn Fn(&Facts) -> String| {
+pub(super) fn unequal(all: &[TraceFigures]) -> Option<String> {
+    let differ = |value: &dyn Fn(&RecordingFacts) -> String| {
         all.windows(2).any(|two| value(&two[0].facts) != value(&two[1].facts))
     };
     let mut how = Vec::new();
     for (what, value) in [
-        ("methods of recording", &(|f: &Facts| f.method.to_owned()) as &dyn Fn(&Facts) -> String),
+        (
+            "methods of recording",
+            &(|f: &RecordingFacts| f.method.to_owned()) as &dyn Fn(&RecordingFacts) -> String,
+        ),
         ("architectures", &|f| f.arch.to_owned()),
         ("page sizes", &|f| f.page_bytes.to_string()),
         ("numbers of CPUs", &|f| f.cpus.to_string()),

@@ -1,7 +1,7 @@
 //! Flushes over the recording.
-use super::html::{Table, note, panels, pictures, said, section};
+use super::html::{HtmlTable, note, panels, pictures, said, section};
 use super::{most, x_axis};
-use crate::report::collect::Figures;
+use crate::report::collect::TraceFigures;
 use ptarmigan_replay::Cause;
 use ptarmigan_replay::flushes::{FlushRow, Flushes, LinuxFlushes, ProgramRequests, compare};
 use ptarmigan_term::Count;
@@ -11,8 +11,8 @@ use ptarmigan_term::draw::Mirror;
 const REQUESTS: usize = 10;
 
 /// The library's flushes against Linux's.
-pub(super) fn flushes(all: &[Figures]) -> String {
-    let linux = |one: &Figures| match &one.flushes.linux {
+pub(super) fn flushes(all: &[TraceFigures]) -> String {
+    let linux = |one: &TraceFigures| match &one.flushes.linux {
         Some(linux) => Count(linux.calls.carried_out.total()).to_string(),
         None => "not recorded".to_owned(),
     };
@@ -60,10 +60,10 @@ pub(super) fn flushes(all: &[Figures]) -> String {
 }
 
 /// Returns the table of flushes by cause.
-fn by_cause(one: &Figures) -> String {
+fn by_cause(one: &TraceFigures) -> String {
     let headings =
         ["cause", "Linux: one page", "a range", "full", "the library: one page", "a range", "full"];
-    let mut table = Table::new("", &headings);
+    let mut table = HtmlTable::new("", &headings);
     let sizes = |flushes: Option<Flushes>| match flushes {
         Some(flushes) => flushes.by_size().map(|n| Count(n).to_string()),
         None => ["–"; 3].map(str::to_owned),
@@ -77,7 +77,7 @@ fn by_cause(one: &Figures) -> String {
 }
 
 /// Returns the requests to other CPUs, by program and cause; empty if there is none.
-fn between_cpus(one: &Figures) -> String {
+fn between_cpus(one: &TraceFigures) -> String {
     let Some(linux) = &one.flushes.linux else { return String::new() };
     let LinuxFlushes { requested, for_others, wrong_cpu, requests, .. } = linux;
     if requested.total() + for_others.total() + wrong_cpu == 0 {
@@ -87,7 +87,7 @@ fn between_cpus(one: &Figures) -> String {
         let [page, range, full] = row.requested.by_size().map(|n| Count(n).to_string());
         [row.program.clone(), row.cause.name().to_owned(), page, range, full]
     };
-    let mut table = Table::new("wrap", &["requests by", "for", "one page", "a range", "full"]);
+    let mut table = HtmlTable::new("wrap", &["requests by", "for", "one page", "a range", "full"]);
     requests.iter().take(REQUESTS).for_each(|of| table.row(row(of)));
     let more = match requests.len().saturating_sub(REQUESTS) {
         0 => String::new(),
@@ -105,8 +105,8 @@ fn between_cpus(one: &Figures) -> String {
 }
 
 /// Says how many flushes come from pages that were found at stops.
-fn found(all: &[Figures]) -> String {
-    let of = |one: &Figures| one.flushes.ours_by_cause.of(Cause::Found).total();
+fn found(all: &[TraceFigures]) -> String {
+    let of = |one: &TraceFigures| one.flushes.ours_by_cause.of(Cause::Found).total();
     if all.iter().all(|one| of(one) == 0) {
         return String::new();
     }

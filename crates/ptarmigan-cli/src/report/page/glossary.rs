@@ -2,7 +2,7 @@
 use ptarmigan_term::draw::escape;
 
 /// A word and its meaning, as in the glossary of the book.
-struct Word {
+struct GlossaryWord {
     word: &'static str,
     /// Further spellings in a text.
     also: &'static [&'static str],
@@ -11,15 +11,15 @@ struct Word {
     marked: bool,
 }
 
-const fn word(word: &'static str, also: &'static [&'static str], meaning: &'static str) -> Word {
-    Word { word, also, meaning, marked: true }
+const fn word(word: &'static str, also: &'static [&'static str], meaning: &'static str) -> GlossaryWord {
+    GlossaryWord { word, also, meaning, marked: true }
 }
 
-const fn common(word: &'static str, meaning: &'static str) -> Word {
-    Word { word, also: &[], meaning, marked: false }
+const fn common(word: &'static str, meaning: &'static str) -> GlossaryWord {
+    GlossaryWord { word, also: &[], meaning, marked: false }
 }
 
-const WORDS: [Word; 24] = [
+const WORDS: [GlossaryWord; 24] = [
     common("page", "the smallest piece of memory that a table maps: 4 KiB on x86"),
     common("frame", "a page of physical memory"),
     word(
@@ -85,7 +85,7 @@ const WORDS: [Word; 24] = [
     common("trace, recording", "a file of a program's calls and faults, made by ptarmigan record"),
 ];
 
-impl Word {
+impl GlossaryWord {
     fn id(&self) -> String {
         let first = self.word.split(',').next().unwrap_or(self.word);
         format!("word-{}", first.to_lowercase().replace(' ', "-"))
@@ -109,7 +109,7 @@ impl Word {
 /// Returns text as HTML, each word of the glossary with a tooltip where it stands first, and a link
 /// to its entry.
 pub(super) fn explain(text: &str) -> String {
-    let mut found: Vec<(usize, usize, &Word)> = WORDS
+    let mut found: Vec<(usize, usize, &GlossaryWord)> = WORDS
         .iter()
         .filter(|word| word.marked)
         .filter_map(|word| word.find(text).map(|(at, length)| (at, length, word)))
@@ -150,7 +150,7 @@ mod tests {
     fn words_mean_what_they_mean_in_the_book() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../book/src/glossary.md");
         let book = std::fs::read_to_string(path).expect("the glossary of the book").replace('`', "");
-        for Word { word, meaning, .. } in &WORDS {
+        for GlossaryWord { word, meaning, .. } in &WORDS {
             let row = format!("| {word} | {meaning} |");
             assert!(book.contains(&row), "not in the book: {row}");
         }

@@ -1,6 +1,6 @@
 //! Pieces of a page.
 use super::{behind, glossary};
-use crate::report::collect::Figures;
+use crate::report::collect::TraceFigures;
 use crate::report::words::letter;
 use ptarmigan_term::draw::escape;
 
@@ -9,13 +9,13 @@ use ptarmigan_term::draw::escape;
 const WIDTHS: [(f64, &str); 4] = [(336.0, "w336"), (480.0, "w480"), (680.0, "w680"), (960.0, "w960")];
 
 /// Returns the name of a trace on the page: its own, with a letter if there are several.
-pub(super) fn name(n: usize, all: &[Figures]) -> String {
+pub(super) fn name(n: usize, all: &[TraceFigures]) -> String {
     let name = if all[n].facts.name.is_empty() { "(no name)" } else { &all[n].facts.name };
     if all.len() > 1 { format!("{} · {name}", letter(n)) } else { name.to_owned() }
 }
 
 /// Returns a value of each trace, in words: the value alone if there is one trace.
-pub(super) fn said(all: &[Figures], value: impl Fn(&Figures) -> String) -> String {
+pub(super) fn said(all: &[TraceFigures], value: impl Fn(&TraceFigures) -> String) -> String {
     match all {
         [one] => value(one),
         all => {
@@ -27,7 +27,7 @@ pub(super) fn said(all: &[Figures], value: impl Fn(&Figures) -> String) -> Strin
 
 /// Returns a section with a picture or a table for each trace, and links to their data. `heading`
 /// and `caption` are text.
-pub(super) fn section(all: &[Figures], id: &str, heading: &str, caption: &str, content: &str) -> String {
+pub(super) fn section(all: &[TraceFigures], id: &str, heading: &str, caption: &str, content: &str) -> String {
     // A number and its percent sign stay on one line.
     let heading = escape(heading).replace(" %", "\u{a0}%");
     let (caption, links) = (glossary::explain(caption), behind::links(all, id));
@@ -48,15 +48,15 @@ pub(super) fn note(text: &str) -> String {
 }
 
 /// Draws a picture for each trace, for each width that it may be shown at.
-pub(super) fn pictures(all: &[Figures], draw: impl Fn(&Figures, f64) -> String) -> String {
+pub(super) fn pictures(all: &[TraceFigures], draw: impl Fn(&TraceFigures, f64) -> String) -> String {
     pictures_with(all, draw, |_| String::new())
 }
 
 /// As [`pictures`], with more HTML below each.
 pub(super) fn pictures_with(
-    all: &[Figures],
-    draw: impl Fn(&Figures, f64) -> String,
-    below: impl Fn(&Figures) -> String,
+    all: &[TraceFigures],
+    draw: impl Fn(&TraceFigures, f64) -> String,
+    below: impl Fn(&TraceFigures) -> String,
 ) -> String {
     panels(all, |one| {
         let each = WIDTHS.map(|(width, class)| format!("<div class=\"{class}\">{}</div>", draw(one, width)));
@@ -65,7 +65,7 @@ pub(super) fn pictures_with(
 }
 
 /// Puts something for each trace side by side.
-pub(super) fn panels(all: &[Figures], content: impl Fn(&Figures) -> String) -> String {
+pub(super) fn panels(all: &[TraceFigures], content: impl Fn(&TraceFigures) -> String) -> String {
     let class = if all.len() > 1 { "panels two" } else { "panels" };
     let mut html = format!("<div class=\"{class}\">\n");
     for (n, one) in all.iter().enumerate() {
@@ -80,13 +80,13 @@ pub(super) fn panels(all: &[Figures], content: impl Fn(&Figures) -> String) -> S
 }
 
 /// A table under construction. One that is wider than the page scrolls, not the page.
-pub(super) struct Table(String);
+pub(super) struct HtmlTable(String);
 
-impl Table {
+impl HtmlTable {
     /// Begins a table with these headings.
     pub fn new(class: &str, headings: &[&str]) -> Self {
         let cells: String = headings.iter().map(|text| format!("<th>{}</th>", escape(text))).collect();
-        Table(format!(
+        HtmlTable(format!(
             "<div class=\"scroll\"><table class=\"{class}\"><thead><tr>{cells}</tr></thead><tbody>\n"
         ))
     }

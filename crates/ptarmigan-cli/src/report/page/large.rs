@@ -1,15 +1,15 @@
 //! Large pages, where a recorded Linux had huge ones.
-use super::html::{Table, note, panels, said, section};
-use crate::report::collect::{Figures, LargeFigures};
+use super::html::{HtmlTable, note, panels, said, section};
+use crate::report::collect::{LargePageReplay, TraceFigures};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count};
 
 /// Returns the part about large pages; empty if no recorded Linux had huge ones.
-pub(super) fn large(all: &[Figures]) -> String {
+pub(super) fn large(all: &[TraceFigures]) -> String {
     if all.iter().all(|one| one.large.is_none()) {
         return String::new();
     }
-    let mapped = |large: &LargeFigures| several(large.mapped, "large page");
+    let mapped = |large: &LargePageReplay| several(large.mapped, "large page");
     let heading = format!(
         "Faults map {} where the recorded Linux had huge ones",
         said(all, |one| one.large.as_ref().map_or("no large pages".to_owned(), mapped))
@@ -20,7 +20,7 @@ pub(super) fn large(all: &[Figures]) -> String {
                    keeps a table for each huge page and counts it.";
     let content = panels(all, |one| {
         let Some(large) = &one.large else { return note("This recording is of a Linux without huge pages.") };
-        let mut table = Table::new("", &["", "small pages", "with large pages"]);
+        let mut table = HtmlTable::new("", &["", "small pages", "with large pages"]);
         let made = one.tables.made.iter().sum();
         let none = || "–".to_owned();
         for (what, small, large) in [

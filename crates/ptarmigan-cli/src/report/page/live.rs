@@ -1,7 +1,7 @@
 //! Table pages that are alive.
 use super::html::{note, pictures, pictures_with, said, section};
 use super::{most, x_axis};
-use crate::report::collect::{Figures, LivePoint};
+use crate::report::collect::{LivePoint, TraceFigures};
 use crate::report::words::share;
 use ptarmigan_term::draw::{Layer, Rows, Stack};
 use ptarmigan_term::words::several;
@@ -10,18 +10,18 @@ use ptarmigan_term::{Bytes, Count};
 /// Classes of the levels, from the leaves up.
 pub(super) const LEVELS: [&str; 5] = ["f0", "f1", "f2", "f3", "shade"];
 
-fn peak(one: &Figures) -> f64 {
+fn peak(one: &TraceFigures) -> f64 {
     one.live.points.iter().map(LivePoint::total).max().unwrap_or(0).into()
 }
 
 /// By level.
-pub(super) fn levels(all: &[Figures]) -> String {
+pub(super) fn levels(all: &[TraceFigures]) -> String {
     let heading = format!(
         "At most {} table pages are alive at once",
         said(all, |one| Count(one.facts.peak_live_tables).to_string())
     );
     let made = said(all, |one| Count(one.tables.made.iter().sum()).to_string());
-    let reuse = |one: &Figures| one.tables.made.iter().sum::<u64>() / one.facts.peak_live_tables.max(1);
+    let reuse = |one: &TraceFigures| one.tables.made.iter().sum::<u64>() / one.facts.peak_live_tables.max(1);
     let mut caption = format!(
         "Table pages by level: each column shows the peak within its slice of the recording. In all, {made} are made."
     );
@@ -40,7 +40,7 @@ pub(super) fn levels(all: &[Figures]) -> String {
 }
 
 /// Draws the tables of a trace by level, on a scale for all traces.
-pub(in crate::report) fn picture(all: &[Figures], one: &Figures, width: f64) -> String {
+pub(in crate::report) fn picture(all: &[TraceFigures], one: &TraceFigures, width: f64) -> String {
     let layer = |level: usize| Layer {
         class: LEVELS[level.min(LEVELS.len() - 1)],
         label: one.facts.levels[level].to_uppercase(),
@@ -56,7 +56,7 @@ pub(in crate::report) fn picture(all: &[Figures], one: &Figures, width: f64) -> 
 }
 
 /// By program.
-pub(super) fn programs(all: &[Figures]) -> String {
+pub(super) fn programs(all: &[TraceFigures]) -> String {
     let heading = format!("The largest share over the recording has {}", said(all, largest));
     let caption = "The same table pages by program, a row for each, all on one scale: the programs with the most \
                    tables over the whole recording, and all others together. A program that forks passes its name \
@@ -65,7 +65,7 @@ pub(super) fn programs(all: &[Figures]) -> String {
         let values = one.live.points.iter().flat_map(|point| &point.programs);
         f64::from(values.max().copied().unwrap_or(0))
     });
-    let draw = |one: &Figures, width| {
+    let draw = |one: &TraceFigures, width| {
         let (high, _) = split(one, end);
         let rows: Vec<(String, String, Vec<f64>)> = high
             .into_iter()
@@ -92,7 +92,7 @@ pub(super) fn programs(all: &[Figures]) -> String {
 }
 
 /// A row of the picture by program.
-struct Row<'a> {
+struct ProgramRow<'a> {
     label: &'a str,
     starts: u64,
     most: u64,
@@ -104,13 +104,13 @@ const FLAT: f64 = 0.05;
 
 /// Returns the rows that are drawn, and those that are named in one line because they are flat. A
 /// single flat row is drawn, and one without any table is left out.
-fn split(one: &Figures, end: f64) -> (Vec<Row<'_>>, Vec<Row<'_>>) {
+fn split(one: &TraceFigures, end: f64) -> (Vec<ProgramRow<'_>>, Vec<ProgramRow<'_>>) {
     let rows = one.live.programs.iter().enumerate().map(|(n, program)| {
         let values: Vec<f64> = one.live.points.iter().map(|point| point.programs[n].into()).collect();
         let most = values.iter().copied().fold(0.0, f64::max) as u64;
-        Row { label: &program.label, starts: program.starts, most, values }
+        ProgramRow { label: &program.label, starts: program.starts, most, values }
     });
-    let (flat, mut high): (Vec<Row<'_>>, Vec<Row<'_>>) =
+    let (flat, mut high): (Vec<ProgramRow<'_>>, Vec<ProgramRow<'_>>) =
         rows.filter(|row| row.most > 0).partition(|row| row.most as f64 <= FLAT * end);
     if flat.len() < 2 {
         high.extend(flat);
@@ -120,13 +120,13 @@ fn split(one: &Figures, end: f64) -> (Vec<Row<'_>>, Vec<Row<'_>>) {
 }
 
 /// Names the rows that are flat.
-fn flat(rows: &[Row<'_>]) -> String {
+fn flat(rows: &[ProgramRow<'_>]) -> String {
     let Some(most) = rows.iter().map(|row| row.most).max() else { return String::new() };
     let labels: Vec<&str> = rows.iter().map(|row| row.label).collect();
     format!("Too low to draw, with at most {} at a time: {}.", several(most, "table"), labels.join(", "))
 }
 
-fn largest(one: &Figures) -> String {
+fn largest(one: &TraceFigures) -> String {
     let made: u64 = one.tables.made.iter().sum();
     match one.live.programs.first() {
         Some(first) => format!("“{}”, which makes {}", first.label, share(first.tables, made)),

@@ -1,11 +1,11 @@
 //! Explains the origin of the figures.
 use super::html::said;
-use crate::report::collect::Figures;
+use crate::report::collect::TraceFigures;
 use ptarmigan_term::draw::escape;
 use ptarmigan_term::{Bytes, Count};
 
 /// Returns the end of the page.
-pub(super) fn method(all: &[Figures]) -> String {
+pub(super) fn method(all: &[TraceFigures]) -> String {
     let truth = said(all, |one| {
         let truth = &one.facts.truth;
         format!("{} of {}", Count(truth.equal), Count(truth.checked))

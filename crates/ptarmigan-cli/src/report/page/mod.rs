@@ -16,7 +16,7 @@ mod tables;
 mod times;
 mod work;
 
-use super::collect::Figures;
+use super::collect::TraceFigures;
 use super::words::letter;
 use html::name;
 use ptarmigan_term::draw::{Unit, XAxis, escape};
@@ -27,7 +27,7 @@ pub(super) use facts::{lead_lines, rows, time_lines};
 pub(super) use live::picture as live_picture;
 
 /// Returns the page about these traces, of which there is at least one.
-pub(super) fn page(all: &[Figures]) -> String {
+pub(super) fn page(all: &[TraceFigures]) -> String {
     let names: Vec<String> = (0..all.len()).map(|n| name(n, all)).collect();
     let title = format!("Table pages: {}", names.join(", "));
     let mut html = format!(
@@ -68,7 +68,7 @@ struct Part {
 
 /// Returns the parts for all readers, and those for kernel developers. Parts without content are
 /// left out.
-fn parts(all: &[Figures]) -> (Vec<Part>, Vec<Part>) {
+fn parts(all: &[TraceFigures]) -> (Vec<Part>, Vec<Part>) {
     let part = |id, title, html| Part { id, title, html };
     let mut parts = vec![
         part("where", "where", work::mappings(all)),
@@ -113,7 +113,7 @@ fn deeper(html: &str) -> String {
 }
 
 /// Returns the facts that a reader must know before trusting a figure.
-fn warnings(all: &[Figures]) -> String {
+fn warnings(all: &[TraceFigures]) -> String {
     let mut lines = Vec::new();
     for (n, one) in all.iter().enumerate() {
         for warning in &one.warnings {
@@ -131,7 +131,7 @@ fn warnings(all: &[Figures]) -> String {
 }
 
 /// Returns the axis of a trace's pictures: one for all traces whose axes are alike.
-fn x_axis(all: &[Figures], one: &Figures) -> XAxis {
+fn x_axis(all: &[TraceFigures], one: &TraceFigures) -> XAxis {
     let (unit, what) = match one.facts.is_time() {
         true => (Unit::Time, "time since the start of the recording"),
         false => (Unit::Count, "events since the start of the recording"),
@@ -142,6 +142,6 @@ fn x_axis(all: &[Figures], one: &Figures) -> XAxis {
 }
 
 /// Returns the largest of a value over all traces, so that their pictures have one scale.
-fn most(all: &[Figures], value: impl Fn(&Figures) -> f64) -> f64 {
+fn most(all: &[TraceFigures], value: impl Fn(&TraceFigures) -> f64) -> f64 {
     all.iter().map(value).fold(0.0, f64::max)
 }

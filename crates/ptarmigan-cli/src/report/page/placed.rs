@@ -1,12 +1,12 @@
 //! Low memory under each `userpte=`.
-use super::html::{Table, note, panels, pictures, section};
+use super::html::{HtmlTable, note, panels, pictures, section};
 use super::most;
-use crate::report::collect::{Figures, PlacedFigures};
+use crate::report::collect::{PlacedFigures, TraceFigures};
 use ptarmigan_term::draw::{Bar, Bars};
 use ptarmigan_term::{Bytes, Count};
 
 /// Returns the part about low and high memory in tables; empty if it was not asked for.
-pub(super) fn placed(all: &[Figures]) -> String {
+pub(super) fn placed(all: &[TraceFigures]) -> String {
     let Some(first) = all.first().filter(|one| !one.userpte.is_empty()) else { return String::new() };
     let low = |placed: &PlacedFigures| format!("{} {}", placed.userpte, Bytes(placed.peak_low_bytes));
     let words: Vec<String> = first.userpte.iter().map(low).collect();
@@ -36,7 +36,8 @@ pub(super) fn placed(all: &[Figures]) -> String {
             .draw(width, "Low and high memory in tables under each userpte=")
     });
     content += &panels(all, |one| {
-        let mut table = Table::new("", &["userpte", "leaf tables", "of these high", "windows", "a fault"]);
+        let mut table =
+            HtmlTable::new("", &["userpte", "leaf tables", "of these high", "windows", "a fault"]);
         for placed in &one.userpte {
             table.row([
                 placed.userpte.to_owned(),

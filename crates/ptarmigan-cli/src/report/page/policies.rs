@@ -1,7 +1,7 @@
 //! Allocation on each policy.
-use super::html::{Table, note, panels, pictures, said, section};
+use super::html::{HtmlTable, note, panels, pictures, said, section};
 use super::{most, x_axis};
-use crate::report::collect::{Figures, LivePoint, PolicyFigures};
+use crate::report::collect::{LivePoint, PolicyFigures, TraceFigures};
 use ptarmigan_term::draw::{Cell, Line, Lines, Matrix, Unit};
 use ptarmigan_term::{Bytes, Count, Time};
 
@@ -15,13 +15,13 @@ fn classes(policy: &str) -> (&'static str, &'static str) {
     }
 }
 
-fn each_policy(one: &Figures, value: impl Fn(&PolicyFigures) -> String) -> String {
+fn each_policy(one: &TraceFigures, value: impl Fn(&PolicyFigures) -> String) -> String {
     let each = one.policies.iter().map(|policy| format!("{} {}", policy.label(), value(policy)));
     each.collect::<Vec<_>>().join(", ")
 }
 
 /// Policies side by side.
-pub(super) fn side_by_side(all: &[Figures]) -> String {
+pub(super) fn side_by_side(all: &[TraceFigures]) -> String {
     let heading = match all {
         [one] => {
             format!(
@@ -37,7 +37,7 @@ pub(super) fn side_by_side(all: &[Figures]) -> String {
                    node's depot.";
     let content = panels(all, |one| {
         let headings = ["", "a table", "hits", "refills", "misses", "kept at most"];
-        let mut table = Table::new("dense", &headings);
+        let mut table = HtmlTable::new("dense", &headings);
         for policy in &one.policies {
             table.row([
                 policy.label(),
@@ -64,7 +64,7 @@ pub(super) fn side_by_side(all: &[Figures]) -> String {
 }
 
 /// Times of allocations by level, as the patch of 2007 printed them, and their distributions.
-pub(super) fn latency(all: &[Figures]) -> String {
+pub(super) fn latency(all: &[TraceFigures]) -> String {
     let heading = "Latency by level and policy, as the patch of 2007 printed it";
     let clock = said(all, |one| Time::from_nanos(one.facts.clock_ns.max(1.0)).to_string());
     let caption = format!(
@@ -73,7 +73,7 @@ pub(super) fn latency(all: &[Figures]) -> String {
          that is less."
     );
     let mut content = panels(all, |one| {
-        let mut table = Table::new("dense", &["", "count", "total", "min", "mean", "p50", "p99", "max"]);
+        let mut table = HtmlTable::new("dense", &["", "count", "total", "min", "mean", "p50", "p99", "max"]);
         let single = |ns: f64| {
             if ns <= 1.0 {
                 format!("< {}", Time::from_nanos(one.facts.clock_ns.max(1.0).round()))
@@ -105,7 +105,7 @@ pub(super) fn latency(all: &[Figures]) -> String {
     section(all, "latency", heading, &caption, &(content + &note(under)))
 }
 
-fn histograms(one: &Figures, width: f64) -> String {
+fn histograms(one: &TraceFigures, width: f64) -> String {
     let used: Vec<usize> = (0..one.facts.levels.len())
         .filter(|&level| one.policies.iter().any(|policy| policy.levels[level].report.allocs > 0))
         .collect();
@@ -139,7 +139,7 @@ fn histograms(one: &Figures, width: f64) -> String {
 }
 
 /// Memory kept for later.
-pub(super) fn kept(all: &[Figures]) -> String {
+pub(super) fn kept(all: &[TraceFigures]) -> String {
     let heading = match all {
         [one] => format!(
             "Kept for later, at most: {}",

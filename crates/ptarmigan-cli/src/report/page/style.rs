@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn all_colours_stand_out_from_what_is_behind_them_in_light_and_in_dark() {
+    fn all_colours_have_contrast_in_light_and_dark() {
         for dark in [false, true] {
             let colours = colours(dark);
             for (front, behind, least) in PAIRS {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_of_the_sheet_is_checked_and_the_dark_scheme_has_all_of_them() {
+    fn every_colour_is_checked_and_has_a_dark_counterpart() {
         let rest = STYLE.split(":root {").map(|part| part.split_once('}').map_or("", |(_, rest)| rest));
         let rest: String = rest.collect();
         let used: BTreeSet<&str> =

@@ -4,7 +4,7 @@ use super::facts::with_unit;
 use super::html::{note, pictures, said, section};
 use super::live::LEVELS;
 use super::most;
-use crate::report::collect::{CauseRow, Figures};
+use crate::report::collect::{CauseRow, TraceFigures};
 use crate::report::words::{on_axis, share};
 use ptarmigan_replay::Cause;
 use ptarmigan_term::Count;
@@ -12,14 +12,14 @@ use ptarmigan_term::draw::{Bar, Bars, Columns};
 use ptarmigan_term::words::several;
 
 /// How full leaf tables were.
-pub(super) fn fullness(all: &[Figures]) -> String {
-    let full = |one: &Figures| share(one.tables.fullness.below_64, one.tables.fullness.tables);
+pub(super) fn fullness(all: &[TraceFigures]) -> String {
+    let full = |one: &TraceFigures| share(one.tables.fullness.below_64, one.tables.fullness.tables);
     let heading = format!("{} of leaf tables never held 64 pages", said(all, full));
     let mut caption =
         "Leaf tables by the most pages that each mapped at once. A leaf table has room for 512 pages, and takes \
          4 KiB however many it maps."
             .to_owned();
-    let sparse = |one: &Figures| 2 * one.tables.fullness.below_64 > one.tables.fullness.tables;
+    let sparse = |one: &TraceFigures| 2 * one.tables.fullness.below_64 > one.tables.fullness.tables;
     if all.iter().all(sparse) {
         caption += " Most are nearly empty: taking one down by the cache lines that were written, instead of \
                     reading or clearing 4 KiB, is where time can be saved.";
@@ -63,12 +63,12 @@ pub(super) fn fullness(all: &[Figures]) -> String {
 }
 
 /// How long tables lived.
-pub(super) fn lifetimes(all: &[Figures]) -> String {
-    let median = |one: &Figures, n: usize| {
+pub(super) fn lifetimes(all: &[TraceFigures]) -> String {
+    let median = |one: &TraceFigures, n: usize| {
         let known = one.tables.lifetimes.median[n];
         known.map_or("longer than the recording".to_owned(), |median| with_unit(&one.facts, median))
     };
-    let cut_off = |one: &Figures| one.tables.lifetimes.median[0].is_none();
+    let cut_off = |one: &TraceFigures| one.tables.lifetimes.median[0].is_none();
     let heading = if all.iter().all(cut_off) {
         "Most leaf tables live longer than the recording".to_owned()
     } else if all.iter().any(cut_off) {
@@ -112,7 +112,7 @@ pub(super) fn lifetimes(all: &[Figures]) -> String {
 }
 
 /// Returns the table of operations that made and took tables.
-pub(super) fn causes(all: &[Figures]) -> String {
+pub(super) fn causes(all: &[TraceFigures]) -> String {
     let first = |rows: &[CauseRow]| {
         let all: u64 = rows.iter().map(CauseRow::total).sum();
         rows.first()
@@ -126,7 +126,7 @@ pub(super) fn causes(all: &[Figures]) -> String {
     let caption = "Table pages by the operation that made them and by the one that took them, and by level. exec \
                    makes the tables of the new program's arguments and takes those of the program before; fork \
                    makes one for each of the parent.";
-    let end = |rows: fn(&Figures) -> &[CauseRow]| {
+    let end = |rows: fn(&TraceFigures) -> &[CauseRow]| {
         most(all, |one| rows(one).iter().map(CauseRow::total).max().unwrap_or(0) as f64)
     };
     let mut content = String::new();
@@ -134,7 +134,7 @@ pub(super) fn causes(all: &[Figures]) -> String {
         (
             "Made by",
             "Table pages by the operation that made them",
-            (|one| &one.tables.made_by) as fn(&Figures) -> &[CauseRow],
+            (|one| &one.tables.made_by) as fn(&TraceFigures) -> &[CauseRow],
         ),
         ("Taken by", "Table pages by the operation that took them", |one| &one.tables.taken_by),
     ] {
@@ -162,7 +162,7 @@ pub(super) fn causes(all: &[Figures]) -> String {
 const KEYS: [&str; 5] = ["PTE", "PMD", "PUD", "PGD", "above"];
 
 /// Explains the causes that need it.
-fn explained(all: &[Figures]) -> String {
+fn explained(all: &[TraceFigures]) -> String {
     let has = |cause| {
         all.iter()
             .any(|one| one.tables.made_by.iter().chain(&one.tables.taken_by).any(|row| row.cause == cause))

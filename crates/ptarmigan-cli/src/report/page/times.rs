@@ -1,13 +1,13 @@
 //! Writes what the recorded program's calls and faults took.
 use super::fact::{Better, Compare, Fact};
-use super::html::{Table, note, panels, said, section};
-use crate::report::collect::Figures;
+use super::html::{HtmlTable, note, panels, said, section};
+use crate::report::collect::TraceFigures;
 use ptarmigan_replay::account::{Call, CallTime, Family, Times, TimesReport};
 use ptarmigan_term::draw::escape;
 use ptarmigan_term::{Count, Time};
 
 /// Returns the line that sums up the times, with its remarks. Empty if the recording has no times.
-pub(super) fn lead(one: &Figures, line: Option<&str>) -> String {
+pub(super) fn lead(one: &TraceFigures, line: Option<&str>) -> String {
     let (Some(TimesReport { remarks, .. }), Some(line)) = (&one.times, line) else { return String::new() };
     let remarks: String =
         remarks.iter().map(|remark| format!("<p class=\"note\">{}</p>\n", escape(remark))).collect();
@@ -15,7 +15,7 @@ pub(super) fn lead(one: &Figures, line: Option<&str>) -> String {
 }
 
 /// Returns the times as figures, which are empty if the recording does not have them.
-pub(super) fn rows(one: &Figures) -> Vec<Fact> {
+pub(super) fn rows(one: &TraceFigures) -> Vec<Fact> {
     let times = one.times.as_ref().map(|report| &report.all);
     let row = |what, time: Option<(String, f64)>| {
         let (value, number) =
@@ -47,14 +47,14 @@ fn cpu(times: &Times, micros: u64) -> Option<(String, f64)> {
 }
 
 /// Returns the part about calls by kind; empty if no trace has times.
-pub(super) fn by_call(all: &[Figures]) -> String {
-    let made = |one: &Figures| -> Vec<(Call, CallTime)> {
+pub(super) fn by_call(all: &[TraceFigures]) -> String {
+    let made = |one: &TraceFigures| -> Vec<(Call, CallTime)> {
         one.times.as_ref().map(|report| report.all.dearest()).unwrap_or_default()
     };
     if all.iter().all(|one| made(one).is_empty()) {
         return String::new();
     }
-    let first = |one: &Figures| match made(one).first() {
+    let first = |one: &TraceFigures| match made(one).first() {
         Some((call, time)) => format!("{} {} in {}", Count(time.calls), call.name(), of(time.nanos)),
         None => "not recorded".to_owned(),
     };
@@ -67,7 +67,7 @@ pub(super) fn by_call(all: &[Figures]) -> String {
             return note("This recording has no times of calls.");
         }
         let headings = ["call", "calls", "CPU time", "longest", "by the clock", "longest by the clock"];
-        let mut table = Table::new("wrap", &headings);
+        let mut table = HtmlTable::new("wrap", &headings);
         for (call, time) in made {
             table.row([
                 call.name().to_owned(),

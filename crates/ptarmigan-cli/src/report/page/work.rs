@@ -1,6 +1,6 @@
 //! Shows the work of recorded programs by mapping and by function.
-use super::html::{Table, note, panels, said, section};
-use crate::report::collect::Figures;
+use super::html::{HtmlTable, note, panels, said, section};
+use crate::report::collect::TraceFigures;
 use crate::report::words::share_of;
 use crate::rows::{self, FunctionRows};
 use ptarmigan_replay::MappingWork;
@@ -13,11 +13,11 @@ const SHOWN: usize = 5;
 const MOST: usize = 25;
 
 /// Returns the part about faults by mapping; empty if there is no fault.
-pub(super) fn mappings(all: &[Figures]) -> String {
+pub(super) fn mappings(all: &[TraceFigures]) -> String {
     if all.iter().all(|one| one.work.mappings.is_empty()) {
         return String::new();
     }
-    let first = |one: &Figures| match one.work.mappings.first() {
+    let first = |one: &TraceFigures| match one.work.mappings.first() {
         Some(row) => format!("{} of faults in {}", share_of(row.share), rows::mapping(row)),
         None => "no faults".to_owned(),
     };
@@ -40,11 +40,11 @@ pub(super) fn mappings(all: &[Figures]) -> String {
 }
 
 /// Returns the part about work by function; empty without the functions of a recording.
-pub(super) fn functions(all: &[Figures]) -> String {
+pub(super) fn functions(all: &[TraceFigures]) -> String {
     if all.iter().all(|one| one.work.functions.is_empty()) {
         return String::new();
     }
-    let first = |one: &Figures| {
+    let first = |one: &TraceFigures| {
         let [faults, forks, others] = rows::functions(&one.work);
         let first = [faults, forks, others].into_iter().find_map(|group| {
             let row = *group.rows.first()?;
@@ -81,7 +81,7 @@ fn table(group: &FunctionRows<'_>) -> String {
 /// Returns a table whose later rows are folded.
 fn folded(class: &str, headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let part = |rows: &[Vec<String>]| {
-        let mut table = Table::new(class, headings);
+        let mut table = HtmlTable::new(class, headings);
         rows.iter().for_each(|row| table.row(row));
         table.finish()
     };

@@ -3,7 +3,7 @@
 //!
 //! It stands alone, so its colours are in it, and it is light in every setting.
 use super::{cut, name};
-use crate::report::collect::Figures;
+use crate::report::collect::TraceFigures;
 use crate::report::page;
 use ptarmigan_term::draw::{escape, placed};
 use std::fmt::Write;
@@ -25,7 +25,7 @@ const TRACES: usize = 2;
 const NUMBERS: [&str; 3] = ["page faults", "table pages made", "memory in tables, at most"];
 
 /// Returns the card as an SVG document.
-pub(in crate::report) fn card(all: &[Figures]) -> String {
+pub(in crate::report) fn card(all: &[TraceFigures]) -> String {
     let shown = &all[..all.len().min(TRACES)];
     let mut body = String::new();
     let mut text = |x: f64, y: f64, class: &str, text: &str| {
@@ -91,7 +91,7 @@ fn in_two(text: &str, most: usize) -> Vec<String> {
 }
 
 /// Returns the line of advice: the first piece of the last trace that has any, else the reason.
-fn advice(all: &[Figures]) -> String {
+fn advice(all: &[TraceFigures]) -> String {
     let advice = || all.iter().rev().filter_map(|one| one.advice.as_ref());
     if let Some(piece) = advice().find_map(|advice| advice.pieces.first()) {
         return format!("→ {}", page::sentence(&piece.title));

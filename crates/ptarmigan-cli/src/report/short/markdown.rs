@@ -1,6 +1,6 @@
 //! A comment for a pull request, in GitHub's Markdown.
 use super::{cut, name};
-use crate::report::collect::Figures;
+use crate::report::collect::TraceFigures;
 use crate::report::page;
 use crate::report::words::{self, sentences};
 use crate::rows;
@@ -20,7 +20,7 @@ const PLACES: usize = 3;
 const PLACE: usize = 160;
 
 /// Returns the comment.
-pub(in crate::report) fn markdown(all: &[Figures]) -> String {
+pub(in crate::report) fn markdown(all: &[TraceFigures]) -> String {
     let shown = &all[..all.len().min(TRACES)];
     let names: Vec<String> = shown.iter().map(|one| text(&name(one, 60))).collect();
     let mut out = format!("### Page tables: {}\n\n", names.join(" and "));
@@ -89,7 +89,7 @@ pub(in crate::report) fn markdown(all: &[Figures]) -> String {
 }
 
 /// Returns the mappings with the most faults, and the functions that caused most faults and forks.
-fn places(one: &Figures, several: bool, n: usize) -> String {
+fn places(one: &TraceFigures, several: bool, n: usize) -> String {
     let of = if several { format!(" in {}", words::letter(n)) } else { String::new() };
     let mut list = String::new();
     let mut add = |share: f64, counts: &str, name: String| {

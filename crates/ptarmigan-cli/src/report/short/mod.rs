@@ -5,10 +5,10 @@ mod markdown;
 pub(super) use card::card;
 pub(super) use markdown::markdown;
 
-use super::collect::Figures;
+use super::collect::TraceFigures;
 
 /// Returns a trace's own name, or words for none, at most `most` characters of it.
-fn name(one: &Figures, most: usize) -> String {
+fn name(one: &TraceFigures, most: usize) -> String {
     if one.facts.name.is_empty() { "(no name)".to_owned() } else { cut(&one.facts.name, most) }
 }
 

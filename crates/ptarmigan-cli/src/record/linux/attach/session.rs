@@ -15,7 +15,7 @@ use crate::record::linux::stops::tracer::Tracer;
 use crate::record::linux::system::stop_cost::StopCost;
 use crate::record::linux::system::{pagemap, signals, sys};
 use crate::record::linux::target::Target;
-use crate::record::linux::write::First;
+use crate::record::linux::write::FirstProcess;
 use ptarmigan_term::print;
 use ptarmigan_term::{Context, Failure, Time};
 use ptarmigan_trace::{Method, Unseen};
@@ -59,7 +59,7 @@ pub(crate) fn record(args: &RecordArgs, target: &Target, method: Method) -> Resu
     };
     let numbers: Vec<String> = args.pid.iter().map(i32::to_string).collect();
     let shown = format!("process {}", numbers.join(", "));
-    let ending = Ending { first: First::Attached(args.pid.clone()), name, shown, missed, early };
+    let ending = Ending { first: FirstProcess::Attached(args.pid.clone()), name, shown, missed, early };
     finish(args, target, recording, notes, ending)?;
     Ok(ExitCode::SUCCESS)
 }

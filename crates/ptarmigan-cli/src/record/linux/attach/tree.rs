@@ -1,6 +1,6 @@
 //! The processes that a recording attaches to: those that were named, and their descendants.
-use crate::record::linux::keeper;
 use crate::record::linux::system::proc;
+use crate::record::linux::watchdog;
 use ptarmigan_term::Failure;
 use rustix::process::geteuid;
 use std::collections::{HashMap, HashSet};
@@ -53,12 +53,12 @@ impl Stat {
 
 /// A process, as a step to the next program: an execve changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Image {
+pub(crate) struct ProcessImage {
     pub(crate) process: i32,
     program: [u64; 3],
 }
 
-impl Image {
+impl ProcessImage {
     /// Returns whether both have the same program, as after a fork.
     pub(crate) fn same_program(self, other: Self) -> bool {
         self.program == other.program
@@ -66,9 +66,9 @@ impl Image {
 }
 
 /// Returns the image of a process that is alive.
-pub(crate) fn image(process: i32) -> Option<Image> {
+pub(crate) fn image(process: i32) -> Option<ProcessImage> {
     let stat = Stat::read(process).filter(Stat::is_alive)?;
-    Some(Image { process, program: stat.program })
+    Some(ProcessImage { process, program: stat.program })
 }
 
 /// Returns the name of a process's program, as the kernel keeps it.
@@ -78,7 +78,7 @@ pub(crate) fn name(process: i32) -> Option<String> {
 
 /// Returns the named processes and all their descendants that are alive. A parent comes before its
 /// children. `more` are processes that count although their parents may have ended.
-pub(crate) fn images(named: &[i32], more: &[i32]) -> Vec<Image> {
+pub(crate) fn images(named: &[i32], more: &[i32]) -> Vec<ProcessImage> {
     let mut all: HashMap<i32, Stat> = HashMap::new();
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -94,7 +94,7 @@ pub(crate) fn images(named: &[i32], more: &[i32]) -> Vec<Image> {
             continue;
         }
         if let Some(stat) = all.get(&process).filter(|stat| stat.is_alive()) {
-            found.push(Image { process, program: stat.program });
+            found.push(ProcessImage { process, program: stat.program });
         }
         next.extend(children.get(&process).into_iter().flatten());
     }
@@ -121,7 +121,7 @@ fn check_one(pid: i32, own: &[i32]) -> Result<(), Failure> {
     let Some(stat) = Stat::read(pid) else { return refused(": there is no such process") };
     let name = &stat.name;
     if own.contains(&pid) {
-        return if own.first() == Some(&pid) || pid == keeper::number() as i32 {
+        return if own.first() == Some(&pid) || pid == watchdog::number() as i32 {
             refused(" is this recorder")
         } else {
             refused(&format!(" ({name}) is an ancestor of this recorder, which would record itself"))

@@ -1,7 +1,7 @@
 //! Attaches with tracepoints alone. No task is stopped, but for one reading of a process that was
 //! named and never holds still.
 use super::still::{self, Still, Stood};
-use super::tree::{self, Image};
+use super::tree::{self, ProcessImage};
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
 use crate::record::linux::recording::Recording;
 use crate::record::linux::sources::Source;
@@ -44,8 +44,8 @@ const STOPS: u32 = 5;
 const LISTS: u32 = 50;
 
 /// A process, as it was at the last look.
-struct Seen {
-    image: Image,
+struct LastLook {
+    image: ProcessImage,
     /// Looks at which it is to be read, at most.
     left: u32,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Watch<'a> {
     named: &'a [i32],
     notes: &'a mut Notes,
     recording: &'a mut Recording,
-    seen: HashMap<i32, Seen>,
+    seen: HashMap<i32, LastLook>,
     /// The thread group of each task.
     groups: HashMap<i32, i32>,
     /// Tells that programs start, if the kernel does.
@@ -76,7 +76,7 @@ pub(crate) struct Watch<'a> {
     /// Processes that have just started a program and are to be read again, at most so often.
     started: HashMap<i32, u32>,
     /// 32-bit programs that were started. They are not read.
-    narrow: HashSet<Image>,
+    narrow: HashSet<ProcessImage>,
     /// Whether the time of the recording has begun.
     begun: bool,
     /// Tasks that are to be freed when they have stopped.
@@ -146,7 +146,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The first processes have been read. What they used before does not count.
-    fn begin(&mut self, images: &[Image]) {
+    fn begin(&mut self, images: &[ProcessImage]) {
         for image in images {
             self.count(image.process, When::Start);
         }
@@ -194,7 +194,7 @@ impl<'a> Watch<'a> {
             if !steady && left > 1 {
                 self.started.insert(process, left - 1);
             }
-            self.seen.insert(process, Seen { image, left: if steady { 0 } else { LOOKS } });
+            self.seen.insert(process, LastLook { image, left: if steady { 0 } else { LOOKS } });
         }
     }
 
@@ -237,7 +237,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Reads the processes that are new and that run another program than at the last look.
-    fn look(&mut self, images: &[Image], all: bool) {
+    fn look(&mut self, images: &[ProcessImage], all: bool) {
         let there: HashSet<i32> = images.iter().map(|image| image.process).collect();
         self.seen.retain(|process, _| there.contains(process));
         for (n, &image) in images.iter().enumerate() {
@@ -253,7 +253,7 @@ impl<'a> Watch<'a> {
             };
             let steady = left > 0 && (0..READINGS).any(|_| self.read(image.process) != Steady::No);
             let left = if steady { 0 } else { left.saturating_sub(1) };
-            self.seen.insert(image.process, Seen { image, left });
+            self.seen.insert(image.process, LastLook { image, left });
         }
     }
 
@@ -340,7 +340,7 @@ impl<'a> Watch<'a> {
             return Err(Failure::new(format!("process {process} has ended before it was read")));
         };
         let left = if steady == Steady::No { LOOKS } else { 0 };
-        self.seen.insert(process, Seen { image, left });
+        self.seen.insert(process, LastLook { image, left });
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::ops::Range;
 const REMEMBERED: usize = 1 << 10;
 
 /// A change: which task made it, when its call ended, and the pages.
-struct Change {
+struct AreaChange {
     pid: i32,
     time: u64,
     pages: Range<u64>,
@@ -21,7 +21,7 @@ struct Change {
 /// The last changes.
 #[derive(Default)]
 pub(super) struct Changes {
-    last: VecDeque<Change>,
+    last: VecDeque<AreaChange>,
     /// The time of the newest that was forgotten.
     forgotten: u64,
 }
@@ -35,7 +35,7 @@ impl Changes {
         {
             self.forgotten = oldest.time;
         }
-        self.last.push_back(Change { pid, time, pages });
+        self.last.push_back(AreaChange { pid, time, pages });
     }
 
     /// Removes from `parts` everything that tasks but `pid` have replaced since a time.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// Facts about the program of an address space.
 #[derive(Clone, Default)]
-pub(super) struct Program {
+pub(super) struct DescribedProgram {
     /// Its path.
     pub(super) path: Rc<str>,
     /// The runtimes that were noted.

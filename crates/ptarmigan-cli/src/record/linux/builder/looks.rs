@@ -6,7 +6,7 @@ use super::changes::{remove, replaced_by};
 use super::state::{ExpectedLook, QueuedCall, TraceBuilder};
 use super::syscall::event_of;
 use crate::record::linux::raw::MmCall;
-use crate::record::linux::system::pagemap::Found;
+use crate::record::linux::system::pagemap::PresentPages;
 use crate::record::linux::system::sys;
 use ptarmigan_trace::{Event, FaultFlags, Kind, Sampled, WriteError};
 use std::io::Write;
@@ -25,7 +25,12 @@ impl<W: Write> TraceBuilder<'_, W> {
 
     /// Records pages that were found at a stop, where no event has made a table. In a space in
     /// which others run, no page is certain by the time it is written.
-    pub(super) fn present(&mut self, pid: i32, still: bool, found: &[Found]) -> Result<(), WriteError> {
+    pub(super) fn present(
+        &mut self,
+        pid: i32,
+        still: bool,
+        found: &[PresentPages],
+    ) -> Result<(), WriteError> {
         // Of the recorder's own pages before the first program, no event tells.
         if !self.started || !self.tasks.get(&pid).is_some_and(|task| task.recorded) {
             return Ok(());

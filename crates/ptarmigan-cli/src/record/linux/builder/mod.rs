@@ -14,7 +14,7 @@ mod timing;
 mod unread;
 
 pub(crate) use describing::CallersFound;
-pub(crate) use state::{Seen, TraceBuilder};
+pub(crate) use state::{SideCounts, TraceBuilder};
 
 use crate::record::linux::raw::{CLONE_THREAD, CLONE_VFORK, CLONE_VM, MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
@@ -503,7 +503,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     }
 
     /// Ends the trace.
-    pub(crate) fn finish(self) -> Result<(Writer<W>, Seen), WriteError> {
+    pub(crate) fn finish(self) -> Result<(Writer<W>, SideCounts), WriteError> {
         let Self { queue, mut seen, timing, unread, .. } = self;
         let backwards = timing.backwards;
         seen.unread += unread.missed();

@@ -1,7 +1,7 @@
 //! Notes which object a mapping shows, and which runtimes a program has.
-use super::describing::{CallersFound, Program};
+use super::describing::{CallersFound, DescribedProgram};
 use super::state::TraceBuilder;
-use crate::record::linux::callers::{Callers, Sample};
+use crate::record::linux::callers::{CallerSample, Callers};
 use crate::record::linux::object::MappedObject;
 use crate::record::linux::raw::MmCall;
 use crate::record::linux::runtimes;
@@ -70,7 +70,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     }
 
     /// Notes the caller that a sample tells. The note of a call stands before it.
-    pub(super) fn note_caller(&mut self, pid: i32, sample: &Sample) -> Result<(), WriteError> {
+    pub(super) fn note_caller(&mut self, pid: i32, sample: &CallerSample) -> Result<(), WriteError> {
         let Some(number) = self.tasks.get(&pid).filter(|task| task.recorded).map(|task| task.space) else {
             return Ok(());
         };
@@ -95,7 +95,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             let line = if file.is_some() { frame.line } else { 0 };
             place = self.queue.place(Place { function, module, file, line, caller: place });
         }
-        let Sample { cause, page, events, .. } = *sample;
+        let CallerSample { cause, page, events, .. } = *sample;
         if let Cause::Call(Call::Fork | Call::Vfork | Call::Clone) = cause {
             // Which of them it is, the event tells.
             if let Some(task) = self.tasks.get_mut(&pid) {
@@ -137,7 +137,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         objects: &[MappedObject],
     ) -> Result<(), WriteError> {
         let Some(space) = self.space_of(pid) else { return Ok(()) };
-        space.program = Program { path: program.into(), ..Program::default() };
+        space.program = DescribedProgram { path: program.into(), ..DescribedProgram::default() };
         for object in objects {
             self.note_object(pid, object)?;
         }

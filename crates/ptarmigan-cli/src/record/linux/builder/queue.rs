@@ -24,7 +24,7 @@ const TICK: u64 = 1_000_000;
 
 /// Where the time of the trace begins.
 #[derive(Clone, Copy)]
-enum Start {
+enum TraceStart {
     /// With the first event.
     FirstEvent,
     /// Later: events until then stand at the beginning.
@@ -57,7 +57,7 @@ pub(crate) struct Queue<W: Write> {
     /// Number of the first entry.
     first: u64,
     refused: u64,
-    start: Start,
+    start: TraceStart,
     /// The ticks since then, of the last event.
     ticks: u64,
     openings: Openings,
@@ -76,22 +76,31 @@ impl<W: Write> Queue<W> {
     pub(crate) fn new(writer: Writer<W>) -> Self {
         let (slots, openings) = (VecDeque::new(), Openings::default());
         let numbers = HashMap::from([(0, 0)]);
-        Self { writer, slots, first: 0, refused: 0, start: Start::FirstEvent, ticks: 0, openings, numbers }
+        Self {
+            writer,
+            slots,
+            first: 0,
+            refused: 0,
+            start: TraceStart::FirstEvent,
+            ticks: 0,
+            openings,
+            numbers,
+        }
     }
 
     /// The time of the trace begins when [`begin`](Self::begin) says so.
     pub(super) fn begins_later(&mut self) {
-        self.start = Start::Later;
+        self.start = TraceStart::Later;
     }
 
     /// The time of the trace begins now.
     pub(super) fn begin(&mut self, time: u64) {
-        self.start = Start::At(time);
+        self.start = TraceStart::At(time);
     }
 
     /// Returns whether the time of the trace has begun.
     pub(super) fn has_begun(&self) -> bool {
-        !matches!(self.start, Start::Later)
+        !matches!(self.start, TraceStart::Later)
     }
 
     /// Adds a place in a program to the trace. `None` if it has no room for it.
@@ -212,12 +221,12 @@ impl<W: Write> Queue<W> {
     fn write(&mut self, time: u64, e: &Event) -> Result<(), WriteError> {
         // Events that were held back come after later ones.
         let start = match self.start {
-            Start::FirstEvent => {
-                self.start = Start::At(time);
+            TraceStart::FirstEvent => {
+                self.start = TraceStart::At(time);
                 time
             }
-            Start::Later => time,
-            Start::At(start) => start,
+            TraceStart::Later => time,
+            TraceStart::At(start) => start,
         };
         self.ticks = self.ticks.max(time.saturating_sub(start) / TICK);
         self.writer.time(self.ticks * (TICK / 1000))?;

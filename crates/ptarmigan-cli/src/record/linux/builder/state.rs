@@ -1,13 +1,13 @@
 //! The tasks and address spaces that the builder follows, and the way of their events into the
 //! trace.
 use super::changes::Changes;
-use super::describing::{Describing, Program};
+use super::describing::{DescribedProgram, Describing};
 use super::exited::Exited;
 use super::queue::Queue;
 use super::tables::KnownTables;
 use super::timing::{Timed, Timing};
 use super::unread::UnreadProcesses;
-use crate::record::linux::made::Made;
+use crate::record::linux::exec_result::ExecResult;
 use crate::record::linux::object::MappedObject;
 use crate::record::linux::raw::{MmCall, Raw};
 use crate::record::linux::sources::spill::NotedReads;
@@ -39,7 +39,7 @@ pub(super) struct SpaceUsers {
     pub(super) still: u32,
     /// Where events have made tables.
     pub(super) known: KnownTables,
-    pub(super) program: Program,
+    pub(super) program: DescribedProgram,
     /// The mappings that its tasks have replaced last, if there are several.
     pub(super) changes: Changes,
 }
@@ -153,7 +153,7 @@ impl TaskState {
 
 /// Counts beside the events.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SideCounts {
     /// Raw events of tasks that are not descendants of the command.
     pub(crate) foreign: u64,
     pub(crate) refused: u64,
@@ -174,7 +174,7 @@ pub(crate) struct Seen {
     pub(crate) unread: u64,
 }
 
-impl Seen {
+impl SideCounts {
     /// Returns the number of programs that ran and are not in the trace.
     pub(crate) fn unrecorded(&self) -> u64 {
         self.other_tracer + self.narrow + self.blank + self.unread
@@ -182,7 +182,7 @@ impl Seen {
 }
 
 /// Looks up the result of an execve, by task and time.
-pub(crate) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<Made>;
+pub(crate) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<ExecResult>;
 
 pub(crate) struct TraceBuilder<'a, W: Write> {
     pub(super) queue: Queue<W>,
@@ -210,7 +210,7 @@ pub(crate) struct TraceBuilder<'a, W: Write> {
     /// Room for the events that times make.
     pub(super) timed: Vec<Timed>,
     pub(super) exited: Exited,
-    pub(crate) seen: Seen,
+    pub(crate) seen: SideCounts,
 }
 
 impl<'a, W: Write> TraceBuilder<'a, W> {
@@ -234,7 +234,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             timing: Timing::new(root),
             timed: Vec::new(),
             exited: Exited::default(),
-            seen: Seen::default(),
+            seen: SideCounts::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Of the pages that are found at a stop only those are written into the trace that lie where no
 //! event has made a table. So a trace does not grow where faults have told everything.
-use crate::record::linux::system::pagemap::Found;
+use crate::record::linux::system::pagemap::PresentPages;
 use crate::record::linux::system::proc::PAGE_SHIFT;
 use ptarmigan_trace::Kind;
 use std::collections::{HashMap, HashSet};
@@ -106,8 +106,8 @@ impl KnownTables {
     /// Returns the parts of `found` that lie where no table is known, which are known from then
     /// on; and those without a table. Pages are exclusive only if it is certain that they were
     /// written since the last fork. Also returns in how many spans no event has ever made one.
-    pub(crate) fn news(&mut self, found: &[Found]) -> (Vec<Found>, u64) {
-        let mut news: Vec<Found> = Vec::new();
+    pub(crate) fn news(&mut self, found: &[PresentPages]) -> (Vec<PresentPages>, u64) {
+        let mut news: Vec<PresentPages> = Vec::new();
         let mut added = HashSet::new();
         let mut unexplained = 0;
         for f in found {
@@ -119,7 +119,7 @@ impl KnownTables {
                 let known = self.spans.get(&span).copied();
                 let certain = matches!(known, Some(Known::Is | Known::Written));
                 let old = if known.is_none() { self.is_copy } else { self.copied };
-                let next = Found { start, pages: stop - start, exclusive: f.exclusive && !old, ..*f };
+                let next = PresentPages { start, pages: stop - start, exclusive: f.exclusive && !old, ..*f };
                 if f.huge || added.contains(&span) || !certain {
                     if !f.huge && added.insert(span) {
                         unexplained += u64::from(known.is_none());
@@ -141,8 +141,8 @@ impl KnownTables {
 mod tests {
     use super::*;
 
-    fn found(start: u64, pages: u64) -> Found {
-        Found { start, pages, private: true, exclusive: true, huge: false }
+    fn found(start: u64, pages: u64) -> PresentPages {
+        PresentPages { start, pages, private: true, exclusive: true, huge: false }
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         known.add(1024, true);
         let mut child = known.forked();
         // The child has not written what it got, though its parent may be gone.
-        let shared = Found { exclusive: false, ..found(512, 512) };
+        let shared = PresentPages { exclusive: false, ..found(512, 512) };
         assert_eq!(child.news(&[found(512, 1024)]), (vec![shared], 1));
     }
 
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(before.news(&[found(512, 2)]).0, [found(512, 2)]);
         known.fork();
         // In a span without a table before, somebody has written them.
-        let shared = Found { exclusive: false, ..found(512, 2) };
+        let shared = PresentPages { exclusive: false, ..found(512, 2) };
         assert_eq!(known.news(&[found(512, 2), found(1024, 2)]).0, [shared, found(1024, 2)]);
     }
 
@@ -190,7 +190,7 @@ mod tests {
     fn entries_of_upper_levels_are_always_news() {
         let mut known = KnownTables::default();
         known.add(512, false);
-        let huge = Found { huge: true, private: false, exclusive: false, ..found(512, 1024) };
+        let huge = PresentPages { huge: true, private: false, exclusive: false, ..found(512, 1024) };
         assert_eq!(known.news(&[huge]), (vec![huge], 0));
         assert_eq!(known.news(&[huge]), (vec![huge], 0));
     }

@@ -1,8 +1,8 @@
 //! Raw events of made-up programs, and the events that they become.
 use super::*;
-use crate::record::linux::made::Made;
+use crate::record::linux::exec_result::ExecResult;
 use crate::record::linux::system::counters::Counters;
-use crate::record::linux::system::pagemap::Found;
+use crate::record::linux::system::pagemap::PresentPages;
 use crate::record::linux::system::proc::Area;
 use ptarmigan_trace::{AreaKind, Call, FailedCall, Header, Method, Note, Prot, Reader};
 
@@ -24,10 +24,10 @@ fn run_found(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, u64) {
     let mut made = |_: i32, _: u64| {
         let area =
             Area { start: 0x7_0000, pages: 4, prot: Prot(3), kind: AreaKind::Stack, ..Area::default() };
-        Some(Made { stack_end: 0x7_ffff, arg_pages: 1, areas: vec![area], ..Made::default() })
+        Some(ExecResult { stack_end: 0x7_ffff, arg_pages: 1, areas: vec![area], ..ExecResult::default() })
     };
     let mut model = TraceBuilder::new(writer, 100, &mut made);
-    let own = vec![Found { start: 0, pages: 512, private: true, exclusive: true, huge: false }];
+    let own = vec![PresentPages { start: 0, pages: 512, private: true, exclusive: true, huge: false }];
     let start = [
         (100, RawKind::Fault { address: 0x5000, code: 4 }),
         (100, RawKind::Present { still: false, found: own }),
@@ -89,7 +89,7 @@ fn the_parent_of_a_vfork_waits() {
 }
 
 #[test]
-fn a_new_address_space_has_its_pages_from_the_stop_behind_its_execve() {
+fn a_new_space_has_the_pages_of_the_stop_after_execve() {
     let by_kernel = |page: u64, code| (100, RawKind::Fault { address: page << PAGE_SHIFT, code });
     let events = run(&[
         by_kernel(7, 0),
@@ -105,12 +105,17 @@ fn a_new_address_space_has_its_pages_from_the_stop_behind_its_execve() {
 }
 
 #[test]
-fn calls_of_execve_that_fail_under_another_tracer_are_no_programs() {
+fn failed_execves_under_another_tracer_are_no_programs() {
     let header = Header::new("m", 1, Method::Synthetic);
     let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
     let mut made = |pid: i32, _: u64| {
         let area = Area { start: 7, pages: 4, kind: AreaKind::Stack, ..Area::default() };
-        (pid == 100).then(|| Made { stack_end: 11, arg_pages: 1, areas: vec![area], ..Made::default() })
+        (pid == 100).then(|| ExecResult {
+            stack_end: 11,
+            arg_pages: 1,
+            areas: vec![area],
+            ..ExecResult::default()
+        })
     };
     let mut model = TraceBuilder::new(writer, 100, &mut made);
     let events = [
@@ -144,7 +149,8 @@ fn touched(events: &[(u32, Kind)]) -> Vec<(u64, u64)> {
 #[test]
 fn pages_found_at_a_stop_are_written_only_if_no_other_task_runs() {
     let found = |pid| {
-        let found = vec![Found { start: 0x1000, pages: 1, private: true, exclusive: true, huge: false }];
+        let found =
+            vec![PresentPages { start: 0x1000, pages: 1, private: true, exclusive: true, huge: false }];
         (pid, RawKind::Present { still: false, found })
     };
     let exits = (100, RawKind::Tables { tables: 3, exit: true });
@@ -162,7 +168,7 @@ fn pages_found_at_a_stop_are_written_only_if_no_other_task_runs() {
 }
 
 #[test]
-fn pages_that_a_call_made_present_stand_behind_it_without_those_of_others() {
+fn pages_made_present_by_a_call_follow_it_alone() {
     let fill = |pid| {
         let what = RawKind::Enter { call: MmCall::Mlockall, args: [1, 0, 0, 0, 0] };
         [(pid, what), (pid, RawKind::Locked), (pid, RawKind::Leave { result: 0 })]
@@ -352,7 +358,7 @@ fn a_fault_that_waits_for_a_fork_comes_after_it() {
 }
 
 #[test]
-fn a_fault_that_used_its_area_s_lock_has_made_tables_before_it_waited() {
+fn a_fault_under_its_areas_lock_made_tables_before_waiting() {
     let present = (101, RawKind::Fault { address: 11 << PAGE_SHIFT, code: 7 });
     for (fault, refusals, waits) in
         [(fault(101, 11), 2, true), (fault(101, 11), 1, false), (present, 2, false)]

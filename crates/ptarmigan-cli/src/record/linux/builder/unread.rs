@@ -182,7 +182,7 @@ impl UnreadProcesses {
 
 /// A descendant that was made during a reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Child {
+enum Descendant {
     /// By vfork: it runs in the space that is read until it starts a program.
     Shares,
     /// In a space of its own.
@@ -200,12 +200,12 @@ impl HeldBack {
             return Err(Spoiled::Areas);
         }
         let mut calls = calls.clone();
-        let mut children: HashMap<i32, Child> = HashMap::new();
+        let mut children: HashMap<i32, Descendant> = HashMap::new();
         for raw in &self.events {
             let by = children.get(&raw.pid).copied();
-            if by == Some(Child::Apart) {
+            if by == Some(Descendant::Apart) {
                 if let RawKind::Clone { child, .. } = raw.what {
-                    children.insert(child, Child::Apart);
+                    children.insert(child, Descendant::Apart);
                 }
                 continue;
             }
@@ -232,12 +232,12 @@ impl HeldBack {
                 RawKind::Clone { flags, .. } if flags & CLONE_VM == 0 => Some(Spoiled::Forked),
                 RawKind::Clone { child, flags } => {
                     if by.is_some() || flags & CLONE_THREAD == 0 {
-                        children.insert(child, Child::Shares);
+                        children.insert(child, Descendant::Shares);
                     }
                     None
                 }
                 RawKind::ExecStart | RawKind::ExecDone { .. } if by.is_some() => {
-                    children.insert(raw.pid, Child::Apart);
+                    children.insert(raw.pid, Descendant::Apart);
                     None
                 }
                 RawKind::ExecStart | RawKind::ExecDone { .. } => Some(Spoiled::Program),

@@ -14,7 +14,7 @@ mod runtime;
 mod sample;
 
 pub(crate) use frames::Frame;
-pub(crate) use sample::Sample;
+pub(crate) use sample::CallerSample;
 
 use super::object::MappedObject;
 use super::system::proc::PAGE_SHIFT;
@@ -123,7 +123,7 @@ impl<'f> Callers<'f> {
 
     /// Returns the caller in the space with this number, and the functions that called it, inner
     /// ones first. An empty list: the caller is not known.
-    pub(crate) fn find(&mut self, space: u64, code: &Code, sample: &Sample) -> Vec<Frame> {
+    pub(crate) fn find(&mut self, space: u64, code: &Code, sample: &CallerSample) -> Vec<Frame> {
         self.prepare(space, code);
         let Some(Prepared { unwinder, images, .. }) = self.prepared.get(&space) else { return Vec::new() };
         let registers = UnwindRegsX86_64::new(sample.ip, sample.sp, sample.bp);

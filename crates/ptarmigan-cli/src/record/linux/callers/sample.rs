@@ -3,7 +3,7 @@ use ptarmigan_trace::{Call, Cause};
 
 /// A sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub(crate) struct CallerSample {
     pub(crate) cause: Cause,
     /// The page of the fault, or the first of the call's range; 0 without one.
     pub(crate) page: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Sample {
     pub(crate) stack: Vec<u64>,
 }
 
-impl Sample {
+impl CallerSample {
     /// Returns a word of the stack.
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
         let offset = address.checked_sub(self.sp)?;

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_without_a_name_is_left_out_and_a_part_of_a_record_is_strange() {
+    fn unnamed_memory_is_left_out_and_a_cut_record_is_strange() {
         assert_eq!(mapping(&record("//anon", false)), Ok(None));
         let whole = record("/x", false);
         for len in 0..MAPPING + TAIL {

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_taken_from_a_record_of_any_length_but_a_shorter_one() {
+    fn a_fault_is_read_from_a_record_of_sufficient_length() {
         let mut record: Vec<u8> = (0..40).collect();
         let note = note_of(&record).expect("a fault");
         assert_eq!((note[0], note[8], note[16], note[20], note[22]), (16, 24, 12, 32, 0));

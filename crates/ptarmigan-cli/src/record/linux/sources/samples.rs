@@ -4,7 +4,7 @@
 //! [`CALLS`] of the others. Under a storm of faults fewer are kept, and stand for more.
 use super::members::Members;
 use super::ring::{PerfRing, Strange, enable, filter, identifier, open_event, software};
-use crate::record::linux::callers::Sample;
+use crate::record::linux::callers::CallerSample;
 use crate::record::linux::raw::{MmCall, Raw, RawKind, clone_call};
 use crate::record::linux::system::proc::PAGE_SHIFT;
 use perf_event_open_sys::bindings as b;
@@ -199,7 +199,7 @@ impl Samplers {
         let (words, _) = data[..used].as_chunks::<8>();
         let kept = if events == 0 { &[] } else { words };
         let stack = kept.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let what = RawKind::Sampled(Box::new(Sample { cause, page, events, ip, sp, bp, stack }));
+        let what = RawKind::Sampled(Box::new(CallerSample { cause, page, events, ip, sp, bp, stack }));
         Ok(Some(Raw { time, cpu, pid, what }))
     }
 }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_other_events_are_left_out_and_those_that_are_cut_are_strange() {
+    fn samples_of_other_events_are_left_out_and_cut_ones_strange() {
         assert_eq!(samplers().decode(&record(6, None)), Ok(None));
         assert_eq!(samplers().decode(&record(8, Some((libc::SYS_read, 0)))), Ok(None));
         for whole in [record(7, None), record(8, Some((libc::SYS_fork, 0)))] {

@@ -1,13 +1,13 @@
 //! Temporary files beside the output. Raw events go there first, so the recorder's memory does not
 //! grow with the recording.
 use super::ring::StrangeRecords;
-use crate::record::linux::keeper;
+use crate::record::linux::exec_result::ExecResult;
 use crate::record::linux::largest::Largest;
-use crate::record::linux::made::Made;
 use crate::record::linux::raw::{Raw, RawKind};
 use crate::record::linux::system::held::Held;
 use crate::record::linux::system::pagemap::Unwritten;
 use crate::record::linux::system::sys;
+use crate::record::linux::watchdog;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
@@ -93,7 +93,7 @@ impl Spill {
     /// If it cannot be created, or there is not even room for [`RESERVE`] bytes.
     pub(crate) fn new(output: &Path) -> io::Result<Self> {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
-        let dir = output.with_file_name(format!(".{name}.{}", keeper::number()));
+        let dir = output.with_file_name(format!(".{name}.{}", watchdog::number()));
         // Names of files are in it, those of other users' programs among them.
         fs::DirBuilder::new().mode(0o700).create(&dir)?;
         let held = Held::new(&dir).and_then(|held| File::create(dir.join(MARK)).map(|_| held));
@@ -214,7 +214,7 @@ impl Notes {
         }
     }
 
-    pub(crate) fn made(&mut self, time: u64, pid: i32, made: &Made) {
+    pub(crate) fn made(&mut self, time: u64, pid: i32, made: &ExecResult) {
         self.largest.started(&made.name);
         if self.failed.is_none() && self.room.ended().is_none() {
             self.execs.entry(pid).or_default().push_back((time, self.made_len));
@@ -337,7 +337,7 @@ pub(crate) struct NotedExecs {
 
 impl NotedExecs {
     /// Returns the result of the execve that task `pid` began at `time`.
-    pub(crate) fn after(&mut self, pid: i32, time: u64) -> Option<Made> {
+    pub(crate) fn after(&mut self, pid: i32, time: u64) -> Option<ExecResult> {
         let execs = self.execs.get_mut(&pid)?;
         while execs.front().is_some_and(|(done, _)| *done < time) {
             execs.pop_front();
@@ -347,7 +347,7 @@ impl NotedExecs {
             self.execs.remove(&pid);
         }
         self.file.seek(SeekFrom::Start(at)).ok()?;
-        Made::decode(|| word(&mut self.file))
+        ExecResult::decode(|| word(&mut self.file))
     }
 }
 

@@ -1,19 +1,19 @@
 //! Samples where calls are made, at the stops of a traced task.
 use super::calls::Looked;
-use crate::record::linux::callers::Sample;
+use crate::record::linux::callers::CallerSample;
 use crate::record::linux::raw::RawKind;
 use crate::record::linux::sources::samples::{CALLS, STACK, after_vfork, call_of, page_of};
 use crate::record::linux::system::{proc, sys};
 use ptarmigan_trace::{Call, Cause};
 
 /// Samples calls, if callers are wanted.
-pub(super) struct AtStops {
+pub(super) struct StopSampler {
     wanted: bool,
     /// Calls since the last one that was sampled, except those that make tasks and programs.
     since: u64,
 }
 
-impl AtStops {
+impl StopSampler {
     pub(super) fn new(wanted: bool) -> Self {
         Self { wanted, since: 0 }
     }
@@ -43,7 +43,7 @@ impl AtStops {
 }
 
 fn sample(pid: i32, regs: &libc::user_regs_struct, call: Call, events: u64) -> RawKind {
-    RawKind::Sampled(Box::new(Sample {
+    RawKind::Sampled(Box::new(CallerSample {
         cause: Cause::Call(call),
         page: page_of(call, regs.rdi),
         events,

@@ -1,7 +1,7 @@
 //! Looks at memory before and after system calls whose effect no event tells in full.
 use crate::record::linux::raw::RawKind;
 use crate::record::linux::system::counters::{Counters, When};
-use crate::record::linux::system::pagemap::{self, Found};
+use crate::record::linux::system::pagemap::{self, PresentPages};
 use crate::record::linux::system::{proc, sys};
 use ptarmigan_trace::{AreaKind, Prot};
 use std::collections::{HashMap, HashSet};
@@ -141,8 +141,9 @@ impl Pending {
     }
 }
 
-fn touched(pid: i32, found: Vec<Found>) -> Looked {
-    let touched = |Found { start, pages, exclusive, .. }| RawKind::Touched { start, pages, write: exclusive };
+fn touched(pid: i32, found: Vec<PresentPages>) -> Looked {
+    let touched =
+        |PresentPages { start, pages, exclusive, .. }| RawKind::Touched { start, pages, write: exclusive };
     found.into_iter().map(|found| (pid, touched(found))).collect()
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum AtCalls {
 
 /// Everything that the start of a program needs, prepared before the fork. Between fork and execve,
 /// a process with threads may make hardly any call.
-pub(crate) struct Start {
+pub(crate) struct ProgramStart {
     args: Vec<CString>,
     /// The filter of the calls that are looked at.
     pub(crate) filter: Vec<libc::sock_filter>,
@@ -35,7 +35,7 @@ pub(crate) struct Started {
     listener: OwnedFd,
 }
 
-impl Start {
+impl ProgramStart {
     /// Prepares a program with its arguments. `calls` are the system calls that are looked at.
     pub(crate) fn new(
         command: &[OsString],
@@ -184,7 +184,7 @@ pub(crate) const STEP_EXEC: u8 = 3;
 unsafe fn child(
     argv: &[*const libc::c_char],
     filter: &libc::sock_fprog,
-    start: &Start,
+    start: &ProgramStart,
     [go, failed, listener]: [RawFd; 3],
 ) -> ! {
     let fail = |step: u8| -> ! {

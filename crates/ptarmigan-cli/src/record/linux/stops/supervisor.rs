@@ -6,13 +6,13 @@
 //! own find it untraced. Where another tracer is attached already, the look is left out.
 use super::calls::{self, Exiting, Looked, Pending};
 use super::tracer::{Ended, Surroundings};
-use crate::record::linux::keeper;
-use crate::record::linux::made::Made;
+use crate::record::linux::exec_result::ExecResult;
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
 use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::system::counters::{Counters, When};
-use crate::record::linux::system::notify::{self, Listener, Ready, Waiting};
+use crate::record::linux::system::notify::{self, Listener, Ready, WaitingCall};
 use crate::record::linux::system::{proc, signals, sys};
+use crate::record::linux::watchdog;
 use ptarmigan_term::{Context, Failure};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -94,11 +94,11 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
                 Ready::Call => {
                     let call = self.listener.receive().context("waiting for the recorded program")?;
                     if let Some(call) = call {
-                        keeper::answering(Some(call.id));
+                        watchdog::answering(Some(call.id));
                         self.surroundings.tick(None);
                         self.before(call);
                         self.listener.go_on(call.id);
-                        keeper::answering(None);
+                        watchdog::answering(None);
                     }
                 }
             }
@@ -131,7 +131,7 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
     }
 
     /// Looks at a task in its call, which goes on afterwards.
-    fn before(&mut self, call: Waiting) {
+    fn before(&mut self, call: WaitingCall) {
         if self.notes.is_none() {
             return;
         }
@@ -192,7 +192,7 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
                     self.note(start.into_iter().collect());
                 }
                 if let Some(notes) = &mut self.notes {
-                    let made = Made::look(pid);
+                    let made = ExecResult::look(pid);
                     self.missed.narrow += u64::from(made.narrow);
                     notes.made(sys::now(), pid, &made);
                 }

@@ -3,11 +3,11 @@
 //! Every task stops at each execve (before it for `VmPTE` of the old address space, after it for
 //! the new areas), at its exit (for `VmPTE`), at clones and at system calls that change an address
 //! space.
-use super::callers::AtStops;
+use super::callers::StopSampler;
 use super::calls::{self, Exiting, Looked, Pending};
 use super::reads::Reads;
 use super::watch::StopWatch;
-use crate::record::linux::made::Made;
+use crate::record::linux::exec_result::ExecResult;
 use crate::record::linux::raw::{
     CLONE_THREAD, CLONE_VFORK, CLONE_VM, MmCall, NO_CPU, Raw, RawKind, clone_call,
 };
@@ -105,7 +105,7 @@ pub(crate) struct Tracer<'a, S> {
     ended: Ended,
     /// 32-bit programs so far.
     narrow: u64,
-    callers: AtStops,
+    callers: StopSampler,
     pub(crate) surroundings: &'a mut S,
 }
 
@@ -131,14 +131,14 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             started,
             ended,
             narrow,
-            callers: AtStops::new(false),
+            callers: StopSampler::new(false),
             surroundings,
         }
     }
 
     /// Notes where calls are made, if it is wanted.
     pub(crate) fn with_callers(mut self, wanted: bool) -> Self {
-        self.callers = AtStops::new(wanted);
+        self.callers = StopSampler::new(wanted);
         self
     }
 
@@ -399,7 +399,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         self.turns.remove(&pid);
         self.exiting.clear(pid);
         self.note(old, RawKind::ExecStart);
-        let made = Made::look(pid);
+        let made = ExecResult::look(pid);
         self.narrow += u64::from(made.narrow);
         if let Some(notes) = &mut self.notes {
             notes.made(sys::now(), pid, &made);

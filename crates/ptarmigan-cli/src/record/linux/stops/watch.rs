@@ -51,7 +51,7 @@ impl Resumed {
 }
 
 /// A parent that waits for the child of its vfork.
-struct Waiting {
+struct VforkParent {
     child: i32,
     since: Resumed,
     /// Nanoseconds in which the child was stopped.
@@ -67,7 +67,7 @@ pub(crate) struct StopWatch {
     now: u64,
     cpu: u16,
     resumed: HashMap<i32, Resumed>,
-    waiting: HashMap<i32, Waiting>,
+    waiting: HashMap<i32, VforkParent>,
     /// Processes with several tasks.
     threaded: HashSet<i32>,
     /// How often each task has stopped.
@@ -145,13 +145,13 @@ impl StopWatch {
     /// A vfork has made its child, and waits for it.
     pub(crate) fn wait(&mut self, pid: i32, child: i32) {
         if let Some(since) = self.resumed.remove(&pid) {
-            self.waiting.insert(pid, Waiting { child, since, stopped: 0, ran: None });
+            self.waiting.insert(pid, VforkParent { child, since, stopped: 0, ran: None });
         }
     }
 
     /// The wait for the child of a vfork has ended. The child's time counts, without its stops.
     pub(crate) fn end_wait(&mut self, pid: i32) -> Option<RawKind> {
-        let Waiting { since, stopped, child, ran } = self.waiting.remove(&pid)?;
+        let VforkParent { since, stopped, child, ran } = self.waiting.remove(&pid)?;
         let whole = self.now.saturating_sub(since.at);
         let (own, _) = since.until(self.now);
         let of_child = ran.or_else(|| sys::scheduled_time(child));

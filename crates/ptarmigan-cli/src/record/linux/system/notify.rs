@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A system call that waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCall {
     pub(crate) id: u64,
     pub(crate) pid: i32,
     pub(crate) number: i64,
@@ -46,7 +46,7 @@ impl Listener {
     }
 
     /// Receives the next call. `None` if the task ended meanwhile, or a signal arrived.
-    pub(crate) fn receive(&self) -> io::Result<Option<Waiting>> {
+    pub(crate) fn receive(&self) -> io::Result<Option<WaitingCall>> {
         let mut call = MaybeUninit::<libc::seccomp_notif>::zeroed();
         // SAFETY: the request writes one seccomp_notif, to a zeroed buffer of that size that lives
         // until the call returns.
@@ -59,7 +59,7 @@ impl Listener {
         // SAFETY: the request succeeded, and every bit pattern is a valid seccomp_notif.
         let call = unsafe { call.assume_init() };
         let (pid, number) = (call.pid as i32, i64::from(call.data.nr));
-        Ok(Some(Waiting { id: call.id, pid, number, args: call.data.args }))
+        Ok(Some(WaitingCall { id: call.id, pid, number, args: call.data.args }))
     }
 
     /// Lets a call go on as if nobody had asked. A task that has ended meanwhile is no error.

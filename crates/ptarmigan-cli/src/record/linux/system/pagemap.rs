@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 
 /// Pages that were found present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct PresentPages {
     pub(crate) start: u64,
     pub(crate) pages: u64,
     /// Private pages, as writes make them.
@@ -23,7 +23,7 @@ pub(crate) struct Found {
     pub(crate) huge: bool,
 }
 
-impl Found {
+impl PresentPages {
     /// The bits of a page's number: the whole of the user addresses.
     const PAGE: u32 = 36;
     const EXCLUSIVE: u64 = 1 << 61;
@@ -42,7 +42,7 @@ impl Found {
         self.start | self.pages.min(Self::LONGEST) << Self::PAGE | flags
     }
 
-    /// Decodes a word of [`Found::word`].
+    /// Decodes a word of [`PresentPages::word`].
     pub(crate) fn of(word: u64) -> Self {
         Self {
             start: word & ((1 << Self::PAGE) - 1),
@@ -54,7 +54,7 @@ impl Found {
     }
 
     /// Returns whether `next` is of the same kind as these pages, and follows them.
-    pub(crate) fn continues(&self, next: &Found) -> bool {
+    pub(crate) fn continues(&self, next: &PresentPages) -> bool {
         self.start + self.pages == next.start
             && (self.private, self.exclusive, self.huge) == (next.private, next.exclusive, next.huge)
     }
@@ -69,9 +69,9 @@ pub(crate) struct Unwritten {
 }
 
 /// Adds a run to others, and makes one of it and the last if it can.
-fn add(found: &mut Vec<Found>, next: Found) {
+fn add(found: &mut Vec<PresentPages>, next: PresentPages) {
     match found.last_mut() {
-        Some(last) if last.continues(&next) && last.pages + next.pages <= Found::LONGEST => {
+        Some(last) if last.continues(&next) && last.pages + next.pages <= PresentPages::LONGEST => {
             last.pages += next.pages;
         }
         _ => found.push(next),
@@ -79,12 +79,12 @@ fn add(found: &mut Vec<Found>, next: Found) {
 }
 
 /// Adds a run that may be longer than a word can say.
-fn add_in_parts(found: &mut Vec<Found>, run: Found) {
+fn add_in_parts(found: &mut Vec<PresentPages>, run: PresentPages) {
     let end = run.start + run.pages;
     let mut start = run.start;
     while start < end {
-        let pages = (end - start).min(Found::LONGEST);
-        add(found, Found { start, pages, ..run });
+        let pages = (end - start).min(PresentPages::LONGEST);
+        add(found, PresentPages { start, pages, ..run });
         start += pages;
     }
 }
@@ -94,7 +94,7 @@ const MAPPED_ONCE: u64 = 1 << 56;
 
 /// Adds a run of private pages, in parts that are exclusive or not. Pages whose words cannot be
 /// read are not.
-fn add_private(found: &mut Vec<Found>, map: &File, run: Found) {
+fn add_private(found: &mut Vec<PresentPages>, map: &File, run: PresentPages) {
     let mut words = [0; 512 * 8];
     let mut at = run.start;
     let end = run.start + run.pages;
@@ -106,7 +106,7 @@ fn add_private(found: &mut Vec<Found>, map: &File, run: Found) {
         let (words, _) = words.as_chunks::<8>();
         for part in words.chunk_by(|a, b| is_exclusive(a) == is_exclusive(b)) {
             let pages = part.len() as u64;
-            add(found, Found { start: at, pages, exclusive: is_exclusive(&part[0]), ..run });
+            add(found, PresentPages { start: at, pages, exclusive: is_exclusive(&part[0]), ..run });
             at += pages;
         }
     }
@@ -126,18 +126,18 @@ pub(crate) fn works() -> bool {
 }
 
 /// Returns the runs of all present pages, in order; no run if the kernel cannot tell.
-pub(crate) fn present(pid: i32) -> Vec<Found> {
+pub(crate) fn present(pid: i32) -> Vec<PresentPages> {
     present_in(pid, 0, END).unwrap_or_default()
 }
 
 /// Returns the runs of all present pages, in order, or `None` if the kernel cannot tell. Private
 /// pages are not looked at one by one: all of them count as exclusive.
-pub(crate) fn present_privately(pid: i32) -> Option<Vec<Found>> {
+pub(crate) fn present_privately(pid: i32) -> Option<Vec<PresentPages>> {
     present_privately_in_parts(pid, || {})
 }
 
 /// Returns the same runs, and calls `between` after each part of them.
-pub(crate) fn present_privately_in_parts(pid: i32, between: impl FnMut()) -> Option<Vec<Found>> {
+pub(crate) fn present_privately_in_parts(pid: i32, between: impl FnMut()) -> Option<Vec<PresentPages>> {
     scan(pid, 0, END, false, between)
 }
 
@@ -157,15 +157,21 @@ pub(crate) fn unwritten(pid: i32) -> Vec<(u64, u64)> {
 
 /// Returns the runs of present pages between two addresses, in order, or `None` if the kernel
 /// cannot tell.
-pub(crate) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<Found>> {
+pub(crate) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<PresentPages>> {
     scan(pid, start, last, true, || {})
 }
 
 /// Scans a range. If `words`, the word of each private page is read. `between` is called after each
 /// part.
-fn scan(pid: i32, start: u64, last: u64, words: bool, mut between: impl FnMut()) -> Option<Vec<Found>> {
+fn scan(
+    pid: i32,
+    start: u64,
+    last: u64,
+    words: bool,
+    mut between: impl FnMut(),
+) -> Option<Vec<PresentPages>> {
     let map = File::open(format!("/proc/{pid}/pagemap")).ok()?;
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<PresentPages> = Vec::new();
     let mut regions = [PageRegion::default(); 512];
     let mut at = start;
     while at < last {
@@ -175,7 +181,7 @@ fn scan(pid: i32, start: u64, last: u64, words: bool, mut between: impl FnMut())
             let has = |category: u64| r.categories & category != 0;
             let file = has(PageRegion::FILE);
             let private = !file && !has(PageRegion::ZERO);
-            let next = Found {
+            let next = PresentPages {
                 start: r.start >> PAGE_SHIFT,
                 pages: (r.end - r.start) >> PAGE_SHIFT,
                 private,
@@ -270,10 +276,13 @@ mod tests {
 
     #[test]
     fn long_runs_are_words_too() {
-        let run = Found { start: 9, pages: 0, private: true, exclusive: true, huge: false };
+        let run = PresentPages { start: 9, pages: 0, private: true, exclusive: true, huge: false };
         let mut found = Vec::new();
-        add_in_parts(&mut found, Found { pages: 2 * Found::LONGEST + 3, ..run });
-        assert_eq!(found.iter().map(|f| Found::of(f.word()).pages).sum::<u64>(), 2 * Found::LONGEST + 3);
+        add_in_parts(&mut found, PresentPages { pages: 2 * PresentPages::LONGEST + 3, ..run });
+        assert_eq!(
+            found.iter().map(|f| PresentPages::of(f.word()).pages).sum::<u64>(),
+            2 * PresentPages::LONGEST + 3
+        );
         assert!(found.windows(2).all(|w| w[0].start + w[0].pages == w[1].start));
     }
 
@@ -281,14 +290,14 @@ mod tests {
     fn runs_become_words_and_come_back() {
         for bits in 0..8 {
             let has = |bit: u32| bits >> bit & 1 != 0;
-            let found = Found {
+            let found = PresentPages {
                 start: 0x7_ffff_ffff,
-                pages: Found::LONGEST,
+                pages: PresentPages::LONGEST,
                 private: has(0),
                 exclusive: has(1),
                 huge: has(2),
             };
-            assert_eq!(Found::of(found.word()), found);
+            assert_eq!(PresentPages::of(found.word()), found);
         }
     }
 }

@@ -328,7 +328,7 @@ pub(crate) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
 
 /// The parts of a new program outside the listed areas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Program {
+pub(crate) struct NewProgram {
     /// Its name, as the kernel keeps it.
     pub(crate) name: String,
     /// The address of the lowest argument byte.
@@ -338,7 +338,7 @@ pub(crate) struct Program {
 }
 
 /// Returns these parts for the program that a task's `execve` made.
-pub(crate) fn program(pid: i32) -> Option<Program> {
+pub(crate) fn program(pid: i32) -> Option<NewProgram> {
     let stat = read(pid, "stat", 1024, true)?;
     let stat = String::from_utf8_lossy(&stat);
     // The second field is the program's name in parentheses, which may contain anything.
@@ -346,7 +346,7 @@ pub(crate) fn program(pid: i32) -> Option<Program> {
     let (_, name) = before.split_once('(')?;
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
     let field = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok());
-    Some(Program { name: name.to_owned(), arguments: field(48)?, heap: field(47)? })
+    Some(NewProgram { name: name.to_owned(), arguments: field(48)?, heap: field(47)? })
 }
 
 #[cfg(test)]

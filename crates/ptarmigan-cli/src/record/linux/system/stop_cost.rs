@@ -37,7 +37,7 @@ impl StopCost {
 fn measure(filter: Option<&[libc::sock_filter]>) -> Option<StopCost> {
     let program = filter
         .map(|filter| libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() });
-    let alone = Shared::new()?;
+    let alone = SharedWord::new()?;
     let pid = {
         // The child stays on this CPU.
         let _first = AffinityGuard::on(0).ok()?;
@@ -68,9 +68,9 @@ fn measure(filter: Option<&[libc::sock_filter]>) -> Option<StopCost> {
 }
 
 /// A word that the child shares with this process: the nanoseconds of a page without stops.
-struct Shared(*mut AtomicU64);
+struct SharedWord(*mut AtomicU64);
 
-impl Shared {
+impl SharedWord {
     fn new() -> Option<Self> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedWord {
     fn drop(&mut self) {
         // SAFETY: the mapping has this length, and `word` cannot be borrowed any more. A failure
         // leaks it.

@@ -1,8 +1,8 @@
 //! Readings of made-up processes, and the events that they become.
 use super::*;
-use crate::record::linux::builder::state::Seen;
+use crate::record::linux::builder::state::SideCounts;
 use crate::record::linux::raw::{CLONE_VFORK, MmCall};
-use crate::record::linux::system::pagemap::Found;
+use crate::record::linux::system::pagemap::PresentPages;
 use crate::record::linux::system::proc::Area;
 use ptarmigan_trace::{Event, Header, Method, Reader};
 
@@ -15,7 +15,7 @@ fn state(areas_at: u64) -> SpaceState {
         area: Area { start, pages, prot: Prot(3), kind, ..Area::default() },
         ..StateArea::default()
     };
-    let found = |start, pages| Found { start, pages, private: true, exclusive: true, huge: false };
+    let found = |start, pages| PresentPages { start, pages, private: true, exclusive: true, huge: false };
     SpaceState {
         parent: 1,
         areas_at,
@@ -60,13 +60,13 @@ fn started(pid: i32) -> [(i32, RawKind); 2] {
 }
 
 /// Feeds events at the times 10, 20 and so on. Returns the events of the trace.
-fn run(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, Seen) {
+fn run(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, SideCounts) {
     let (events, seen, _) = run_named(what);
     (events, seen)
 }
 
 /// Feeds events. Returns the events of the trace, and why process 100 is not in it.
-fn run_named(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, Seen, Option<String>) {
+fn run_named(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, SideCounts, Option<String>) {
     let header = Header::new("m", 1, Method::Synthetic);
     let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
     let mut made = |_: i32, _: u64| None;
@@ -162,7 +162,7 @@ fn a_reading_in_the_middle_of_an_execve_does_not_hold() {
 }
 
 #[test]
-fn a_vfork_does_not_spoil_a_reading_and_a_call_of_its_child_does() {
+fn only_a_call_of_a_vforks_child_spoils_a_reading() {
     let with = |what: &[(i32, RawKind)]| {
         let all = [&[fault(100, 1), start(100, &[100])], what, &[done(100, 500)]].concat();
         run(&all)
@@ -287,7 +287,7 @@ fn a_call_in_progress_takes_effect_after_the_reading() {
 }
 
 #[test]
-fn a_program_that_starts_without_a_stop_is_empty_until_it_is_read() {
+fn a_program_started_without_a_stop_is_empty_until_read() {
     let (events, seen) = run(&[
         start(100, &[100]),
         done(100, 15),

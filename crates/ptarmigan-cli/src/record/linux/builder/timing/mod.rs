@@ -31,7 +31,7 @@ use crate::record::linux::raw::{CLONE_THREAD, NO_CPU, Raw, RawKind, Usage, clone
 use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::stop_cost::StopCost;
 use ptarmigan_trace::Call;
-use split::Split;
+use split::TimeSplit;
 use std::collections::HashMap;
 
 /// The states of a task that leaves its CPU for the last time: dead, zombie.
@@ -128,7 +128,7 @@ pub(super) type Timed = (i32, RawKind);
 pub(super) struct Timing {
     tasks: HashMap<i32, TaskTime>,
     groups: HashMap<i32, GroupTime>,
-    split: Split,
+    split: TimeSplit,
     /// Whether switches of tasks are recorded.
     switches: bool,
     /// The part of each call's time that is its stops', if a tracer times the calls.

@@ -14,13 +14,13 @@ const LONG: u64 = 100_000_000;
 /// process without a tick as all user mode, `cputime_adjust`. So its sums of short processes have
 /// too little time in the kernel.)
 #[derive(Default)]
-pub(super) struct Split {
+pub(super) struct TimeSplit {
     /// Nanoseconds in the kernel that no process was given yet; below 0, of which processes were
     /// given too many.
     carried: i64,
 }
 
-impl Split {
+impl TimeSplit {
     /// Divides the `total` nanoseconds of a process. `last` are its counters at its last stop:
     /// after that there is only the kernel's work on its exit. The kernel had `least` nanoseconds
     /// in all, if the process ran so long.
@@ -54,16 +54,16 @@ mod tests {
     #[test]
     fn a_long_process_is_divided_as_its_ticks_are() {
         // The exit of 50 ms is the kernel's.
-        let split = Split::default().of(1050 * MS, &counters(600, 200, 1000), 60 * MS);
+        let split = TimeSplit::default().of(1050 * MS, &counters(600, 200, 1000), 60 * MS);
         assert_eq!(split, (750 * MS, 300 * MS));
-        assert_eq!(Split::default().of(500 * MS, &counters(0, 0, 500), 0), (500 * MS, 0));
+        assert_eq!(TimeSplit::default().of(500 * MS, &counters(0, 0, 500), 0), (500 * MS, 0));
     }
 
     #[test]
     fn the_ticks_of_short_processes_are_right_in_sum() {
         // Each process runs 1 ms, half of it in the kernel. Every fourth has a tick of 4 ms, every
         // second of these in the kernel.
-        let mut split = Split::default();
+        let mut split = TimeSplit::default();
         let mut sums = (0, 0);
         for n in 0..80 {
             let last = match n % 8 {
@@ -79,8 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_had_the_time_of_the_calls_and_the_sum_is_that_of_the_ticks() {
-        let mut split = Split::default();
+    fn kernel_time_is_that_of_calls_and_the_sum_that_of_ticks() {
+        let mut split = TimeSplit::default();
         // No tick saw the 3 ms of calls, and the next process has one of 4 ms.
         assert_eq!(split.of(5 * MS, &counters(0, 0, 5), 3 * MS), (2 * MS, 3 * MS));
         assert_eq!(split.of(5 * MS, &counters(0, 4, 5), 0), (4 * MS, MS));

@@ -112,7 +112,7 @@ fn calls_that_make_no_task_and_no_program_are_left_out() {
 }
 
 #[test]
-fn the_parent_of_a_vfork_counts_its_child_but_neither_the_recorder_nor_the_wait_for_a_cpu() {
+fn a_vforks_parent_counts_its_child_without_recorder_or_waits() {
     let out = times(&[
         (10, 100, begin(Call::Fork)),
         (20, 100, clone(101, VFORK)),
@@ -418,7 +418,7 @@ fn a_tracer_on_another_cpu_costs_more() {
 }
 
 #[test]
-fn a_process_that_ran_before_and_goes_on_has_the_time_of_the_recording() {
+fn a_process_running_throughout_has_the_recordings_time() {
     let ms = 1_000_000;
     let read = |when, total| {
         RawKind::Counters(Counters { when, total, system: total / 2, user: total / 2, ..Counters::default() })

@@ -8,7 +8,7 @@ use std::io;
 
 /// How a record is decoded.
 #[derive(Clone, Debug)]
-struct Reading {
+struct RecordReading {
     event: String,
     point: Point,
     fields: Vec<Field>,
@@ -20,7 +20,7 @@ pub(in crate::record) struct Decoder {
     pub(super) layout: PageLayout,
     kind: Field,
     pid: Field,
-    readings: HashMap<u16, Reading>,
+    readings: HashMap<u16, RecordReading>,
 }
 
 impl Decoder {
@@ -112,7 +112,7 @@ fn reading(
     event: &str,
     point: Point,
     fields: &[&str],
-) -> Result<(u16, Reading, Option<Common>), String> {
+) -> Result<(u16, RecordReading, Option<Common>), String> {
     let text = read(&format!("{event}/format")).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => format!("this kernel has no tracepoint {event}"),
         _ => format!("tracepoint {event}: {e}"),
@@ -127,7 +127,7 @@ fn reading(
         .map(|name| number(name).ok_or(format!("this kernel's tracepoint {event} has no number {name}")))
         .collect::<Result<_, _>>()?;
     let common = number("common_type").zip(number("common_pid"));
-    Ok((format.id, Reading { event: event.to_owned(), point, fields }, common))
+    Ok((format.id, RecordReading { event: event.to_owned(), point, fields }, common))
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ mod points;
 mod reader;
 mod ring;
 
-use crate::record::linux::keeper;
 use crate::record::linux::sources::merge::{Finished, Stream};
 use crate::record::linux::sources::spill::{self, Spill};
 use crate::record::linux::system::held::Held;
+use crate::record::linux::watchdog;
 use decoder::Decoder;
 use points::Point;
 use ptarmigan_term::{Context, Failure};
@@ -100,7 +100,7 @@ impl Instance {
 
     /// Creates an instance that does not record yet, with readers that write to `spill`.
     pub(crate) fn new(spill: &Spill) -> Result<Self, Failure> {
-        let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", keeper::number()));
+        let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", watchdog::number()));
         let held = fs::create_dir(&dir)
             .and_then(|()| Held::new(&dir))
             .map_err(|e| Failure::new(format!("tracefs: a new instance: {e}; use --method perf")))?;

@@ -1,12 +1,12 @@
 //! Advice on memory: empty tables, layouts, arenas, and shared memory.
-use super::super::super::advice::{Details, Place, Rejected, Verdict};
+use super::super::super::advice::{Details, MappingPlace, Rejected, Verdict};
 use super::super::empty::EmptyTables;
 use super::super::pack;
+use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::shared::{SharedMappings, SharedObject, spaces_by_program};
-use super::super::spread::{self, Found};
+use super::super::spread::{self, PackableZones};
 use super::super::switches;
-use super::super::unfit::not;
 use super::{Look, Proposal, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Failure};
@@ -92,7 +92,7 @@ impl Look<'_> {
     ///
     /// # Errors
     /// If a replay cannot be set up, or memory runs out.
-    pub fn spread(&self, found: Result<Found, Rejected>) -> Result<Verdict, Failure> {
+    pub fn spread(&self, found: Result<PackableZones, Rejected>) -> Result<Verdict, Failure> {
         let mut found = match found {
             Ok(found) => found,
             Err(rejected) => return Ok(Verdict::Not(rejected)),
@@ -124,7 +124,7 @@ impl Look<'_> {
         }
         let programs = self.by_program(found.regions());
         let title = found.title();
-        let Found { kind, how, programs: packed } = found;
+        let PackableZones { kind, how, programs: packed } = found;
         self.weigh(Proposal {
             kind,
             title: format!("{title}: {}", list(&programs, false)),
@@ -166,7 +166,7 @@ impl Look<'_> {
         let sum = |of: fn(&SharedObject) -> u64| objects.iter().map(|object| of(object)).sum::<u64>();
         let (made, bytes) = (sum(|object| object.tables), sum(|object| object.pages) << PAGE);
         let processes: u64 = programs.iter().map(|share| share.count).sum();
-        let place = |object: &&SharedObject| Place {
+        let place = |object: &&SharedObject| MappingPlace {
             program: names.first().copied().unwrap_or_default().to_owned(),
             mapping: object
                 .name

@@ -1,4 +1,5 @@
-//! Two processes: the one that the user sees waits, the other one records.
+//! Splits the command into two processes, which watch each other: the one that the user sees waits,
+//! the other one records.
 //!
 //! If the first is killed, the second stops recording, cleans up, and lets the command go on. If
 //! the second is killed, the first cleans up and answers the system calls that wait, until the

@@ -1,11 +1,11 @@
 //! Reads the result of an execve from `/proc`.
 use super::object::MappedObject;
-use super::system::proc::{self, Area, PAGE_SHIFT, Program};
+use super::system::proc::{self, Area, NewProgram, PAGE_SHIFT};
 use ptarmigan_trace::{AreaKind, Prot};
 
 /// The result of an `execve`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Made {
+pub(crate) struct ExecResult {
     pub(crate) stack_end: u64,
     pub(crate) arg_pages: u32,
     /// First page of the heap, which is still empty.
@@ -23,7 +23,7 @@ pub(crate) struct Made {
     pub(crate) objects: Vec<MappedObject>,
 }
 
-impl Made {
+impl ExecResult {
     /// Encodes the areas as 64-bit words. The eighth word is the number of areas.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let mut w = vec![self.stack_end, u64::from(self.arg_pages), self.heap, self.stack_limit];
@@ -77,7 +77,7 @@ impl Made {
     pub(crate) fn look(pid: i32) -> Self {
         let (areas, objects) = proc::mappings(pid);
         let program = proc::program_path(pid);
-        let Program { name, arguments, heap } = proc::program(pid).unwrap_or_default();
+        let NewProgram { name, arguments, heap } = proc::program(pid).unwrap_or_default();
         let top = areas.iter().find(|a| a.kind == AreaKind::Stack).map_or(0, |a| a.start + a.pages);
         let args = arguments >> PAGE_SHIFT;
         let arg_pages = if args != 0 && args < top { (top - args) as u32 } else { 0 };
@@ -104,8 +104,9 @@ mod tests {
             MappedObject { start: 1, pages: 2, path: "/lib/l".to_owned(), ..MappedObject::default() };
         let (program, objects) = ("/bin/a program".to_owned(), vec![object; 2]);
         let (stack_end, arg_pages, heap, narrow) = (7, 2, 9, true);
-        let made = Made { stack_end, arg_pages, heap, stack_limit, name, narrow, areas, program, objects };
+        let made =
+            ExecResult { stack_end, arg_pages, heap, stack_limit, name, narrow, areas, program, objects };
         let mut words = made.encode().into_iter();
-        assert_eq!(Made::decode(|| words.next()), Some(made));
+        assert_eq!(ExecResult::decode(|| words.next()), Some(made));
     }
 }

@@ -8,7 +8,7 @@ use super::super::expect::{self, Expect, Figure};
 use super::super::facts::Facts;
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
-use super::unfit::not;
+use super::rejected::not;
 use crate::page_prices::PagePrices;
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::{Count, Failure, Time};

@@ -1,10 +1,10 @@
 //! Advice on huge pages of private memory.
-use super::super::super::advice::{Place, Variant, Verdict};
+use super::super::super::advice::{MappingPlace, Variant, Verdict};
 use super::super::super::figures::{Figures, percent};
 use super::super::super::measure::Compared;
 use super::super::huge::{HugeRegions, ONE_BY_ONE, Spot};
+use super::super::rejected::{Unfit, not};
 use super::super::seen::{PAGE, REGION};
-use super::super::unfit::{Unfit, not};
 use super::super::{library, switches};
 use super::{Look, Proposal, list};
 use crate::advise::advice::Details;
@@ -135,7 +135,7 @@ impl Look<'_> {
     }
 
     /// Returns the largest runs of regions.
-    fn places(&self, spots: &[Spot]) -> Vec<Place> {
+    fn places(&self, spots: &[Spot]) -> Vec<MappingPlace> {
         let mut sorted = spots.to_vec();
         sorted.sort_unstable_by_key(|spot| (spot.space, spot.region));
         sorted.dedup_by_key(|spot| (spot.space, spot.region));
@@ -150,7 +150,7 @@ impl Look<'_> {
         let place = |(spot, n): &(Spot, u64)| {
             let page = spot.region * REGION;
             let known = self.facts.mapping(spot.program, page);
-            Place {
+            MappingPlace {
                 program: self.facts.name(spot.program).to_owned(),
                 mapping: known.unwrap_or_else(|| {
                     if self.is_heap(spot) { "heap".to_owned() } else { "anonymous memory".to_owned() }
