@@ -19,7 +19,7 @@ use core::ptr::NonNull;
 
 /// The owner that keeps a block alive; absent if the block is there for ever.
 #[derive(Clone, Default)]
-struct Owner {
+struct BlockOwner {
     #[cfg(feature = "std")]
     _kept: Option<std::sync::Arc<dyn Send + Sync>>,
 }
@@ -29,7 +29,7 @@ pub struct BootMemory {
     next: usize,
     end: usize,
     base: NonNull<u8>,
-    owner: Owner,
+    owner: BlockOwner,
 }
 
 /// The block was too small.
@@ -57,7 +57,7 @@ impl BootMemory {
     /// 1. The block must be valid for reads and writes, and no other code may use it, for as long
     ///    as this value or any [`BootSlice`] carved from it exists.
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
-        BootMemory { next: 0, end: len, base, owner: Owner::default() }
+        BootMemory { next: 0, end: len, base, owner: BlockOwner::default() }
     }
 
     /// Takes over the block of `len` bytes at `base`, which is a part of `owner`, and keeps it
@@ -69,7 +69,7 @@ impl BootMemory {
     ///    as `owner` exists.
     #[cfg(feature = "std")]
     pub unsafe fn kept_by(owner: std::sync::Arc<dyn Send + Sync>, base: NonNull<u8>, len: usize) -> Self {
-        BootMemory { next: 0, end: len, base, owner: Owner { _kept: Some(owner) } }
+        BootMemory { next: 0, end: len, base, owner: BlockOwner { _kept: Some(owner) } }
     }
 
     /// Carves an array of `n` elements, each made by `make` from its index.
@@ -209,7 +209,7 @@ pub struct BootSlice<T> {
     first: NonNull<T>,
     len: usize,
     /// Goes after `drop` has dropped the elements.
-    _owner: Owner,
+    _owner: BlockOwner,
     _owns: PhantomData<T>,
 }
 

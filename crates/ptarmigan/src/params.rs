@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_placed_as_they_were_before_unless_something_else_is_said() {
+    fn tables_are_placed_as_before_by_default() {
         let placed = |text| Params::parse(text).expect(text).userpte;
         assert_eq!(placed(""), None);
         assert_eq!(UserPte::default(), UserPte::High);

@@ -141,13 +141,13 @@ impl Waiting {
 
 /// The parked chains of one CPU, oldest first.
 #[derive(Default)]
-struct List {
+struct ParkedList {
     chains: [Option<Waiting>; CHAINS],
     len: usize,
     frames: u32,
 }
 
-impl List {
+impl ParkedList {
     /// Adds a chain, or hands it back if that would be more than `limit` frames or there is no
     /// place.
     fn push(&mut self, frames: &Frames, waiting: Waiting, limit: u32) -> Option<Waiting> {
@@ -186,7 +186,7 @@ impl List {
 
 /// Chains that the CPUs of a machine have parked.
 pub struct Parking {
-    lists: PerCpu<List>,
+    lists: PerCpu<ParkedList>,
     limit: u32,
 }
 
@@ -203,12 +203,12 @@ impl Parking {
         cpus: usize,
         limit: u32,
     ) -> Result<Self, BootMemoryShort> {
-        Ok(Parking { lists: PerCpu::new(boot, machine, cpus, |_| List::default())?, limit })
+        Ok(Parking { lists: PerCpu::new(boot, machine, cpus, |_| ParkedList::default())?, limit })
     }
 
     /// Boot memory for `cpus` CPUs, in bytes.
     pub const fn bytes(cpus: usize) -> usize {
-        PerCpu::<List>::bytes(cpus)
+        PerCpu::<ParkedList>::bytes(cpus)
     }
 
     /// Whether anything may be parked.

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_that_ran_out_match_nothing_and_the_counter_does_not_wrap() {
+    fn exhausted_identities_match_nothing_and_never_wrap() {
         let next = AtomicU32::new(u32::MAX - 1);
         let last = MachineId::next_of(&next);
         assert!(last.matches(last));

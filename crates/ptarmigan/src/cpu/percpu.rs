@@ -23,35 +23,35 @@ use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 ///    handler runs as a whole, and a plain load and store of the flag suffice.
 pub struct PerCpu<T, S = ()> {
     machine: MachineId,
-    slots: BootSlice<Slot<T, S>>,
+    slots: BootSlice<CpuSlot<T, S>>,
 }
 
 #[repr(align(128))]
-struct Slot<T, S> {
-    state: State,
+struct CpuSlot<T, S> {
+    state: SlotState,
     shown: S,
     value: UnsafeCell<T>,
 }
 
-impl<T, S: Default> Slot<T, S> {
+impl<T, S: Default> CpuSlot<T, S> {
     // A function of its own: not optimised, each copy on the way takes stack, and no function is to
     // take too much of it.
     fn new(value: T) -> Self {
-        Slot { state: State::free(), shown: S::default(), value: UnsafeCell::new(value) }
+        CpuSlot { state: SlotState::free(), shown: S::default(), value: UnsafeCell::new(value) }
     }
 }
 
 /// Whether a slot's value is in use, and a word that belongs to the value: side by side, so that
 /// leaving stores both at once. A path of forty instructions is bound by its stores.
 #[repr(C, align(8))]
-struct State {
+struct SlotState {
     word: Cell<u32>,
     busy: Cell<u32>,
 }
 
-impl State {
+impl SlotState {
     const fn free() -> Self {
-        State { word: Cell::new(0), busy: Cell::new(0) }
+        SlotState { word: Cell::new(0), busy: Cell::new(0) }
     }
 
     /// Not in use any more, and the word is `word`: at once, or first the one and then the other,
@@ -61,7 +61,7 @@ impl State {
         #[cfg(target_pointer_width = "64")]
         {
             let both = if cfg!(target_endian = "little") { u64::from(word) } else { u64::from(word) << 32 };
-            let state: *const State = self;
+            let state: *const SlotState = self;
             // SAFETY: it is 8 bytes, aligned to 8, all of them in cells, so that a shared reference
             // may write there; only the CPU that the slot belongs to reads or writes them.
             unsafe { state.cast::<u64>().cast_mut().write(both) };
@@ -110,14 +110,14 @@ impl<T, S: Default> PerCpu<T, S> {
         cpus: usize,
         mut make: impl FnMut(&mut BootMemory, usize) -> Result<T, BootMemoryShort>,
     ) -> Result<Self, BootMemoryShort> {
-        Ok(PerCpu { machine, slots: boot.take_with(cpus, |boot, i| Ok(Slot::new(make(boot, i)?)))? })
+        Ok(PerCpu { machine, slots: boot.take_with(cpus, |boot, i| Ok(CpuSlot::new(make(boot, i)?)))? })
     }
 }
 
 impl<T, S> PerCpu<T, S> {
     /// Returns the bytes of boot memory that `cpus` CPUs take.
     pub const fn bytes(cpus: usize) -> usize {
-        BootMemory::bytes::<Slot<T, S>>(cpus)
+        BootMemory::bytes::<CpuSlot<T, S>>(cpus)
     }
 
     /// Returns the machine whose CPUs these are.
@@ -182,7 +182,7 @@ impl<T, S> PerCpu<T, S> {
     }
 
     #[inline]
-    fn slot(&self, pin: &Pinned<'_>) -> Option<&Slot<T, S>> {
+    fn slot(&self, pin: &Pinned<'_>) -> Option<&CpuSlot<T, S>> {
         if !self.machine.matches(pin.machine()) {
             return None;
         }
@@ -194,7 +194,7 @@ impl<T, S> PerCpu<T, S> {
     ///
     /// 1. The pin must be of the machine that this value was made for, with all its CPUs.
     #[inline]
-    unsafe fn slot_unchecked(&self, pin: &Pinned<'_>) -> &Slot<T, S> {
+    unsafe fn slot_unchecked(&self, pin: &Pinned<'_>) -> &CpuSlot<T, S> {
         debug_assert!(self.slot(pin).is_some(), "CPU {} of {:?}", pin.cpu().0, pin.machine());
         // SAFETY: the CPU of a pin is below the number of its machine's CPUs (contract of
         // `Pinned::assume`, point 2), and there is a slot for each of them (1.).
@@ -204,7 +204,7 @@ impl<T, S> PerCpu<T, S> {
 
 /// Exclusive use of one CPU's value.
 pub struct Guard<'a, T, S = ()> {
-    slot: &'a Slot<T, S>,
+    slot: &'a CpuSlot<T, S>,
     word: u32,
     _stay: PhantomData<*const ()>,
 }
@@ -212,7 +212,7 @@ pub struct Guard<'a, T, S = ()> {
 impl<'a, T, S> Guard<'a, T, S> {
     /// Marks a slot as in use, unless it is.
     #[inline]
-    fn new(slot: &'a Slot<T, S>) -> Option<Self> {
+    fn new(slot: &'a CpuSlot<T, S>) -> Option<Self> {
         if slot.state.busy.get() != 0 {
             return None;
         }

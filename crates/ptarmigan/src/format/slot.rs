@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_in_halves_is_valid_after_the_last_store_and_not_before() {
+    fn an_entry_in_halves_is_valid_after_the_last_store_alone() {
         halves_hide_each_other::<false>([0, 0x5_0000_3001, 0x9_0000_4001, 0x9_0000_5002], u64::to_le_bytes);
         let (leaf, link) = (1 << 63 | 0x5_0000_2041, 1 << 62 | 0x9_0000_4000);
         halves_hide_each_other::<true>([0, leaf, link, 1 << 59 | 0x7_0000_6001], u64::to_be_bytes);

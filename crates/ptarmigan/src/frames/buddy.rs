@@ -27,7 +27,7 @@ pub enum End {
 }
 
 #[derive(Clone, Copy)]
-struct List {
+struct FreeList {
     head: Pfn,
     tail: Pfn,
 }
@@ -37,7 +37,7 @@ pub(super) struct Buddy {
     start: u32,
     end: u32,
     /// `[all zero, mixed, none known to be zero]`, by order.
-    lists: [[List; ORDERS]; 3],
+    lists: [[FreeList; ORDERS]; 3],
     free: u32,
     zero: u32,
     /// Blocks that are zero throughout, by order.
@@ -80,7 +80,7 @@ pub(super) struct Block {
 
 impl Buddy {
     pub fn new(start: u32, end: u32) -> Self {
-        let none = List { head: Pfn::NONE, tail: Pfn::NONE };
+        let none = FreeList { head: Pfn::NONE, tail: Pfn::NONE };
         Buddy {
             start,
             end,

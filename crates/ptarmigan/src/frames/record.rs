@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_of_references_that_comes_near_its_end_sticks_and_frees_nothing() {
+    fn a_reference_count_near_its_limit_saturates() {
         let record = FrameMeta::default();
         record.set_count(MANY - 1);
         record.add_reference();

@@ -21,14 +21,14 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 
 /// Frames without a hole in between.
 #[derive(Clone, Copy)]
-struct Span {
+struct FrameSpan {
     start: u32,
     frames: u32,
     /// Index of its first record among those that are not of the largest span.
     at: u32,
 }
 
-impl Span {
+impl FrameSpan {
     /// Returns the index of a frame's record, if the frame is in it.
     #[inline]
     fn record(&self, pfn: Pfn) -> Option<usize> {
@@ -43,14 +43,14 @@ pub(crate) struct FrameTable {
     base: u32,
     records: BootSlice<FrameMeta>,
     /// The largest of the others.
-    second: Span,
+    second: FrameSpan,
     /// The spans but the largest, in order.
-    others: BootSlice<Span>,
+    others: BootSlice<FrameSpan>,
     other_records: BootSlice<FrameMeta>,
 }
 
 /// The spans that sorted runs form.
-fn spans(runs: &[MemoryRun]) -> impl Iterator<Item = Span> + '_ {
+fn spans(runs: &[MemoryRun]) -> impl Iterator<Item = FrameSpan> + '_ {
     let mut left = runs;
     core::iter::from_fn(move || {
         let (first, rest) = left.split_first()?;
@@ -62,16 +62,16 @@ fn spans(runs: &[MemoryRun]) -> impl Iterator<Item = Span> + '_ {
             end = next.end();
             left = rest;
         }
-        Some(Span { start, frames: (end - u64::from(start)) as u32, at: 0 })
+        Some(FrameSpan { start, frames: (end - u64::from(start)) as u32, at: 0 })
     })
 }
 
 impl FrameTable {
     /// Makes the records of `runs`, which are sorted and do not overlap.
     pub fn new(boot: &mut BootMemory, runs: &[MemoryRun]) -> Result<Self, BootMemoryShort> {
-        let none = Span { start: 0, frames: 0, at: 0 };
+        let none = FrameSpan { start: 0, frames: 0, at: 0 };
         // The first of the largest.
-        let larger = |a: Span, b: Span| if b.frames > a.frames { b } else { a };
+        let larger = |a: FrameSpan, b: FrameSpan| if b.frames > a.frames { b } else { a };
         let main = spans(runs).fold(none, larger);
         let mut others = spans(runs).filter(|span| span.start != main.start);
         let (count, mut total) = (others.by_ref().count(), 0);
@@ -80,7 +80,7 @@ impl FrameTable {
             let span = others.next().unwrap_or(none);
             let at = total;
             total += span.frames;
-            Span { at, ..span }
+            FrameSpan { at, ..span }
         })?;
         let mut records = |n: u32| boot.take(n as usize, |_| FrameMeta::default());
         Ok(FrameTable {
@@ -96,7 +96,7 @@ impl FrameTable {
     pub const fn bytes(size: &MemorySize) -> usize {
         BootMemory::bytes::<FrameMeta>(size.frames())
             .saturating_add(BootMemory::bytes::<FrameMeta>(0))
-            .saturating_add(BootMemory::bytes::<Span>(size.runs()))
+            .saturating_add(BootMemory::bytes::<FrameSpan>(size.runs()))
     }
 
     /// First frame of the largest span.

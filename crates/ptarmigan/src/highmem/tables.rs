@@ -66,7 +66,7 @@ pub unsafe trait OwnCpu: Sync {
 /// What one CPU has open.
 #[derive(Default)]
 #[repr(align(64))]
-struct Taken {
+struct OpenTables {
     /// A bit for each slot. Only the CPU itself writes it.
     slots: AtomicU8,
     /// Windows that it has opened.
@@ -105,7 +105,7 @@ impl core::error::Error for TableWindowError {}
 pub struct TableWindow<L, C> {
     slots: L,
     cpu: C,
-    cpus: BootSlice<Taken>,
+    cpus: BootSlice<OpenTables>,
 }
 
 impl<L: Slots, C: OwnCpu> TableWindow<L, C> {
@@ -132,13 +132,13 @@ impl<L: Slots, C: OwnCpu> TableWindow<L, C> {
         if slots.len() < needed {
             return Err(TableWindowError::Slots { slots: slots.len(), needed });
         }
-        let cpus = boot.take(cpus, |_| Taken::default()).map_err(TableWindowError::Boot)?;
+        let cpus = boot.take(cpus, |_| OpenTables::default()).map_err(TableWindowError::Boot)?;
         Ok(TableWindow { slots, cpu, cpus })
     }
 
     /// Returns the bytes of boot memory that the window of `cpus` CPUs takes.
     pub const fn bytes(cpus: usize) -> usize {
-        BootMemory::bytes::<Taken>(cpus)
+        BootMemory::bytes::<OpenTables>(cpus)
     }
 
     /// Returns how often windows were opened, on all CPUs.

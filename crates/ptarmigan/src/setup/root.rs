@@ -79,7 +79,7 @@ pub unsafe fn check_kernel_root<F: Format, W: OpenWindow, S: Mmu>(
         runs.iter().find(has).map_or(Ok(()), |run| Err(SetupError::TableInRun { at: at.0, run: *run }))
     };
     outside(at)?;
-    let tables = Tables { window, hardware, pin };
+    let tables = KernelTables { window, hardware, pin };
     tables.may_read(at)?;
     for index in F::USER_ROOT_ENTRIES..F::entries(level) {
         let raw = entry::<F, W>(window, at, index);
@@ -121,19 +121,19 @@ pub(super) fn entry<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: u
     let guard = window.open_low(at);
     let slot = guard.base().cast::<F::Slot>().wrapping_add(index);
     // SAFETY: the window reaches the table (`Setup::build_in`, point 2), which is aligned to its
-    // size (`check_kernel_root`, `Tables::shown`) and has more entries than `index`. Entries are
+    // size (`check_kernel_root`, `KernelTables::shown`) and has more entries than `index`. Entries are
     // atomics of this type.
     unsafe { &*slot }.load()
 }
 
 /// The way to the tables of the kernel's half.
-struct Tables<'a, W, S> {
+struct KernelTables<'a, W, S> {
     window: &'a W,
     hardware: &'a S,
     pin: &'a Pinned<'a>,
 }
 
-impl<W: OpenWindow, S: Mmu> Tables<'_, W, S> {
+impl<W: OpenWindow, S: Mmu> KernelTables<'_, W, S> {
     /// Refuses a window through which the CPU does not come to `at`.
     fn may_read(&self, at: PhysAddr) -> Result<(), SetupError> {
         let guard = self.window.open_low(at);

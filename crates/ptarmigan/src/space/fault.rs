@@ -242,7 +242,7 @@ impl<F: Format> State<F> {
             return Ok(outcome);
         }
         // One for each use: a call has its own in memory, and the other's stays in registers.
-        let at = || Place { tlb, page, access, flags, hint };
+        let at = || FaultPlace { tlb, page, access, flags, hint };
         match self.tables.leaf(on, page) {
             Ok(leaf) => {
                 let raw = leaf.load();
@@ -333,10 +333,10 @@ impl<F: Format> State<F> {
     fn fault_missing<'a, M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'a, M>,
-        at: Place<'_>,
+        at: FaultPlace<'_>,
         leaf: Result<Leaf<'a, F, M>, Descent>,
     ) -> Result<Outcome, FaultError> {
-        let Place { page, access, flags, .. } = at;
+        let FaultPlace { page, access, flags, .. } = at;
         let m = on.machine();
         let attr = Self::attr(flags);
         let backed = flags.has(AreaFlags::BACKED) || flags.has(AreaFlags::SHARED);
@@ -390,11 +390,11 @@ impl<F: Format> State<F> {
     fn fault_present<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
-        at: Place<'_>,
+        at: FaultPlace<'_>,
         leaf: Leaf<'_, F, M>,
         raw: u64,
     ) -> Result<Outcome, FaultError> {
-        let Place { tlb, page, access, flags, hint } = at;
+        let FaultPlace { tlb, page, access, flags, hint } = at;
         let others = Use::private(tlb.is_unloaded());
         if F::allows(Level::PTE, raw, access) {
             return Ok(spurious(on, tlb, page, F::PAGE_SHIFT, raw));
@@ -482,7 +482,7 @@ impl<F: Format> State<F> {
             // for its only user. It goes after the new entry stands: if the flush unwinds, the old
             // one comes back.
             let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
-            let broken = Broken { on, entry: &entry, was: entry.break_off(), fresh: Some(fresh) };
+            let broken = BrokenEntry { on, entry: &entry, was: entry.break_off(), fresh: Some(fresh) };
             gather.flush_so_far()?;
             core::mem::forget(broken);
             entry.replace(Use::Walked, |_| new);
@@ -568,7 +568,7 @@ fn change_broken<F: Format, M: Machine>(
 ) -> Result<u64, TlbRefusal> {
     on.tlb().may_flush(on.pin())?;
     let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
-    let broken = Broken { on, entry, was: entry.break_off(), fresh: None };
+    let broken = BrokenEntry { on, entry, was: entry.break_off(), fresh: None };
     gather.flush_so_far()?;
     let was = broken.was;
     let raw = new(was);
@@ -579,7 +579,7 @@ fn change_broken<F: Format, M: Machine>(
 
 /// An entry that is broken off, and the frame that is to take the place of its own. Dropping it
 /// leaves things as they were: for a flush that unwinds.
-struct Broken<'e, 'l, 'a, 'o, F: Format, M: Machine> {
+struct BrokenEntry<'e, 'l, 'a, 'o, F: Format, M: Machine> {
     on: On<'o, M>,
     entry: &'e Locked<'l, 'a, F, M>,
     /// The entry before.
@@ -588,7 +588,7 @@ struct Broken<'e, 'l, 'a, 'o, F: Format, M: Machine> {
     fresh: Option<Pfn>,
 }
 
-impl<F: Format, M: Machine> Drop for Broken<'_, '_, '_, '_, F, M> {
+impl<F: Format, M: Machine> Drop for BrokenEntry<'_, '_, '_, '_, F, M> {
     #[cold]
     fn drop(&mut self) {
         self.entry.replace(Use::Walked, |_| self.was);
@@ -630,7 +630,7 @@ fn take_again<M: Machine>(on: On<'_, M>, take: impl Fn() -> Result<Pfn, NoFrame>
 /// The address of a fault, with its area and table. Passed by value: it need not lie in memory
 /// before a callee wants it there.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct FaultPlace<'a> {
     tlb: &'a SpaceTlb,
     /// First address of the page.
     page: u64,

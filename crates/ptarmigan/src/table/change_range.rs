@@ -1,7 +1,7 @@
 //! Changes the leaves of a range: their permissions, and marks of their owner's.
 use super::broken::{BATCH, Broken};
+use super::change_effect::{ChangeEffect, ChangeEffects};
 use super::changes::make_broken;
-use super::meaning::{Meaning, Meanings};
 use super::node::{NeedsBreak, Node, Use};
 use super::range::{Part, is_inside};
 use super::stale::{Gained, Stale};
@@ -55,11 +55,11 @@ impl<F: Format> Tables<F> {
             self.change_breaking::<M, GAINS>(range, gather, change);
             return;
         }
-        let (meanings, mut gained) = (Meanings::<F>::new(), Gained::default());
+        let (effects, mut gained) = (ChangeEffects::<F>::new(), Gained::default());
         self.each_part(on, range, &mut |part| match part {
             Part::Table { node, base, first, last } => {
                 let place = (node, base, first, last);
-                let how = (&change, &meanings, others);
+                let how = (&change, &effects, others);
                 change_pages::<F, M, GAINS>(place, how, gather, &mut gained, |_, _, _, _| {});
             }
             Part::Large { node, index, va, raw } if is_inside::<F>(node.level(), va, range) => {
@@ -84,11 +84,11 @@ impl<F: Format> Tables<F> {
     ) {
         let on = gather.on();
         let mut broken = Broken::<_, _, _, BATCH>::new(|level, va| self.find(on, va, level));
-        let (meanings, mut gained) = (Meanings::<F>::new(), Gained::default());
+        let (effects, mut gained) = (ChangeEffects::<F>::new(), Gained::default());
         self.each_part(on, range, &mut |part| match part {
             Part::Table { node, base, first, last } => {
                 let place = (node, base, first, last);
-                let how = (&change, &meanings, Use::Walked);
+                let how = (&change, &effects, Use::Walked);
                 change_pages::<F, M, GAINS>(place, how, gather, &mut gained, |gather, node, index, va| {
                     let old = break_off(&mut broken, gather, &change, (node, index, va));
                     gather.changed_entry::<F>(va, old);
@@ -141,7 +141,7 @@ fn gain<F: Format>(level: Level, new: u64) -> impl Fn(u64) -> u64 {
 #[inline(always)]
 fn change_pages<F: Format, M: Machine, const GAINS: bool>(
     (node, base, first, last): (&Node<'_, F, M::Window>, u64, usize, usize),
-    (change, meanings, others): (&impl Fn(Level, u64, u64) -> u64, &Meanings<F>, Use),
+    (change, effects, others): (&impl Fn(Level, u64, u64) -> u64, &ChangeEffects<F>, Use),
     gather: &mut Gather<'_, M>,
     gained: &mut Gained,
     mut break_off: impl FnMut(&mut Gather<'_, M>, &Node<'_, F, M::Window>, usize, u64),
@@ -154,11 +154,11 @@ fn change_pages<F: Format, M: Machine, const GAINS: bool>(
         if new == raw {
             return false;
         }
-        let meaning = meanings.of(raw, new);
-        if meaning.told {
+        let effect = effects.of(raw, new);
+        if effect.told {
             on.before_changed::<F>(Level::PTE, raw, new);
         }
-        let gains = const { GAINS && F::KEPT == 0 } && meaning.gains;
+        let gains = const { GAINS && F::KEPT == 0 } && effect.gains;
         let again = |now| changed_meanwhile::<F>(change, va, now, gains.then_some(new));
         match node.update_seen(index, raw, new, others, again) {
             Ok((_, now)) if gains => {
@@ -213,12 +213,12 @@ fn change_large<F: Format, M: Machine, const GAINS: bool>(
     if new == raw {
         return;
     }
-    let meaning = Meaning::of::<F>(level, raw, new);
-    if meaning.told {
+    let effect = ChangeEffect::of::<F>(level, raw, new);
+    if effect.told {
         gather.on().before_changed::<F>(level, raw, new);
     }
     if GAINS
-        && meaning.gains
+        && effect.gains
         && let Ok((_, now)) = node.update_seen(index, raw, new, others, gain::<F>(level, new))
     {
         return gather.became_valid_leaf(va, shift, raw, now);

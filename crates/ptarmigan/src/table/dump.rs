@@ -21,7 +21,7 @@ impl<'a, F: Format> TreeRef<'a, F> {
 }
 
 #[derive(Clone, Copy)]
-struct Run {
+struct DumpRun {
     start: u64,
     pages: u64,
     pfn: Pfn,
@@ -38,7 +38,7 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
             write!(f, " {} {}", self.tree.count(Level(level)), name(level))?;
         }
         writeln!(f)?;
-        let run: Cell<Option<Run>> = Cell::new(None);
+        let run: Cell<Option<DumpRun>> = Cell::new(None);
         let mut result = Ok(());
         let all = VirtRange::up_to(F::USER_END);
         let walked = self.tree.walk(self.on, all, |va, pfn, attr| {
@@ -56,7 +56,7 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
                 }
                 result = result.and(line::<F>(f, last));
             }
-            run.set(Some(Run { start: va.0, pages: 1, pfn, step: 1 << F::PAGE_ORDER, attr }));
+            run.set(Some(DumpRun { start: va.0, pages: 1, pfn, step: 1 << F::PAGE_ORDER, attr }));
         });
         result?;
         if let Err(e) = walked {
@@ -66,7 +66,7 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
     }
 }
 
-fn line<F: Format>(f: &mut fmt::Formatter<'_>, run: Run) -> fmt::Result {
+fn line<F: Format>(f: &mut fmt::Formatter<'_>, run: DumpRun) -> fmt::Result {
     let end = run.start + (run.pages << F::PAGE_SHIFT);
     writeln!(f, "  {:#014x}..{end:#014x} {:>6} page(s) -> {} {}", run.start, run.pages, run.pfn, run.attr)
 }

@@ -353,7 +353,7 @@ impl<F: Format> Path<F> {
         flags: AllocFlags,
     ) -> Result<Self, NoFrame> {
         let path = Path { tables: [PhysAddr(0); MAX_LEVELS], len: 0, _format: PhantomData };
-        let mut unfinished = Unfinished { on, path };
+        let mut unfinished = UnlinkedPath { on, path };
         let Path { tables, len, .. } = &mut unfinished.path;
         let mut lower = None;
         for (below, table) in tables.iter_mut().enumerate().take(level.at()) {
@@ -383,18 +383,18 @@ impl<F: Format> Path<F> {
     /// Takes it apart and gives the tables back: it was never linked to a tree.
     #[cold]
     pub(super) fn free<M: Machine>(self, on: On<'_, M>) {
-        drop(Unfinished { on, path: self });
+        drop(UnlinkedPath { on, path: self });
     }
 }
 
 /// A path that is linked nowhere. Dropping it takes it apart and gives its tables back: so none is
 /// lost if there is no memory for the next one, or the policy unwinds.
-struct Unfinished<'a, F: Format, M: Machine> {
+struct UnlinkedPath<'a, F: Format, M: Machine> {
     on: On<'a, M>,
     path: Path<F>,
 }
 
-impl<F: Format, M: Machine> Unfinished<'_, F, M> {
+impl<F: Format, M: Machine> UnlinkedPath<'_, F, M> {
     #[inline]
     fn end(self) -> Path<F> {
         let path = &ManuallyDrop::new(self).path;
@@ -402,13 +402,13 @@ impl<F: Format, M: Machine> Unfinished<'_, F, M> {
     }
 }
 
-impl<F: Format, M: Machine> Drop for Unfinished<'_, F, M> {
+impl<F: Format, M: Machine> Drop for UnlinkedPath<'_, F, M> {
     #[cold]
     fn drop(&mut self) {
         let Some(level) = self.path.len.checked_sub(1) else { return };
         let Path { tables, .. } = self.path;
         // Dropped next, also if the policy unwinds.
-        let _others = Unfinished { on: self.on, path: Path { tables, len: level, ..self.path } };
+        let _others = UnlinkedPath { on: self.on, path: Path { tables, len: level, ..self.path } };
         let Some(&at) = tables.get(level) else { return };
         let level = Level(level as u8);
         if level > Level::PTE {

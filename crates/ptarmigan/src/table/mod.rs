@@ -23,6 +23,7 @@
 //! | [`SharedSpace::query`](crate::space::SharedSpace::query) | no lock; tables are kept from reuse | never |
 mod adopt;
 mod broken;
+mod change_effect;
 mod change_range;
 mod changes;
 mod concurrent;
@@ -38,7 +39,6 @@ mod large_physical;
 mod large_spaces;
 mod map_error;
 mod mapped;
-mod meaning;
 mod near;
 mod node;
 mod range;
@@ -63,9 +63,9 @@ pub use sizes::Sizes;
 pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 pub use unmap::Free;
 
+pub(crate) use change_effect::frame_bits;
 pub(crate) use concurrent::{Leaf, Locked, PutError};
 pub(crate) use large::is_aligned;
 pub(crate) use large_physical::Shown;
-pub(crate) use meaning::frame_bits;
 pub(crate) use node::{NeedsBreak, Use};
 pub(crate) use tables::{Descent, Tables};

@@ -129,7 +129,7 @@ impl Mailboxes {
             if !own.asked_by.remove(from) {
                 continue; // withdrawn
             }
-            let taken = Taken { own, from };
+            let taken = TakenBit { own, from };
             let theirs = self.of(from);
             // SAFETY: `from` wrote it before it set the bit that was taken, and does not touch it
             // before this CPU's answer, which comes below.
@@ -141,12 +141,12 @@ impl Mailboxes {
 }
 
 /// A bit that was taken. Dropping it, while unwinding, puts it back.
-struct Taken<'a> {
+struct TakenBit<'a> {
     own: &'a Mailbox,
     from: CpuId,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenBit<'_> {
     fn drop(&mut self) {
         self.own.asked_by.set(self.from);
     }

@@ -135,7 +135,7 @@ impl<S: Shootdown> Tlb<S> {
             };
             (generation, asid, keep, false)
         };
-        let unfinished = Unfinished { tlb: self, pin, loaded: &mut *loaded, space };
+        let unfinished = UnfinishedLoad { tlb: self, pin, loaded: &mut *loaded, space };
         self.hardware.load(pin, &Root { space: space.id(), at: root, asid, keep, forget_all });
         core::mem::forget(unfinished);
         *loaded = Loaded { space: Some(space.id()), generation, asid, lazy: false };
@@ -170,17 +170,17 @@ impl Drop for Unsure<'_> {
 }
 
 /// A load that has not returned. It is dropped if the load unwinds, forgotten otherwise.
-struct Unfinished<'t, 'p, S: Shootdown> {
+struct UnfinishedLoad<'t, 'p, S: Shootdown> {
     tlb: &'t Tlb<S>,
     pin: &'t Pinned<'p>,
     loaded: &'t mut Loaded,
     space: &'t SpaceTlb,
 }
 
-impl<S: Shootdown> Drop for Unfinished<'_, '_, S> {
+impl<S: Shootdown> Drop for UnfinishedLoad<'_, '_, S> {
     #[cold]
     fn drop(&mut self) {
-        let Unfinished { tlb, pin, loaded, space } = self;
+        let UnfinishedLoad { tlb, pin, loaded, space } = self;
         let cpu = pin.cpu();
         tlb.unload(pin, loaded, space.id());
         if S::BROADCASTS {

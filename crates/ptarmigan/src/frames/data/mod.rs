@@ -42,7 +42,7 @@ const BATCHES_PART: usize = 32;
 
 /// A ring: the oldest frame at `start`. The numbers of frames here and among the zero frames are in
 /// [`Shown`], where other CPUs read them.
-struct List {
+struct FrameRing {
     start: usize,
     /// So many at most: the CPU's limit, less its zero frames.
     limit: usize,
@@ -51,9 +51,9 @@ struct List {
 }
 
 /// The list of the CPU that the caller is on.
-type Own<'a> = Guard<'a, List, Shown>;
+type OwnRing<'a> = Guard<'a, FrameRing, Shown>;
 
-impl Own<'_> {
+impl OwnRing<'_> {
     /// Returns the number of frames in the list, without the zero frames.
     #[inline]
     fn n(&self) -> usize {
@@ -93,16 +93,16 @@ impl Own<'_> {
 /// through its frames'.
 #[repr(align(128))]
 struct Batches {
-    stack: SpinLock<Stack>,
+    stack: SpinLock<FrameStack>,
 }
 
-struct Stack {
+struct FrameStack {
     head: Pfn,
     /// Where the CPU is, and all these frames.
     node: NodeId,
 }
 
-impl Stack {
+impl FrameStack {
     fn pop(&mut self, frames: &Frames) -> Option<Pfn> {
         let head = self.head;
         if head == Pfn::NONE {
@@ -115,7 +115,7 @@ impl Stack {
 
 impl Batches {
     fn new() -> Self {
-        Batches { stack: SpinLock::new(Stack { head: Pfn::NONE, node: NodeId(0) }) }
+        Batches { stack: SpinLock::new(FrameStack { head: Pfn::NONE, node: NodeId(0) }) }
     }
 
     /// Puts the chain of frames of `node` at `head` on the stack.
@@ -135,9 +135,9 @@ impl Batches {
 
 /// Batches of the CPUs of a node, in all.
 #[repr(align(128))]
-struct Kept(AtomicUsize);
+struct NodeBatches(AtomicUsize);
 
-impl Kept {
+impl NodeBatches {
     /// One more, unless there are `limit`.
     fn add(&self, limit: usize) -> bool {
         if self.0.load(Relaxed) >= limit {
@@ -178,11 +178,11 @@ pub struct TakenData {
 /// them rest, and no more than 1/64 of its share of memory; in the batches of a node's CPUs at most
 /// 1/32 of the node's, whichever of them needs it. All are of the CPU's own node.
 pub struct DataFrames {
-    lists: PerCpu<List, Shown>,
+    lists: PerCpu<FrameRing, Shown>,
     /// By CPU. Locked, as others may take from them.
     batches: BootSlice<Batches>,
     /// By node.
-    kept: BootSlice<Kept>,
+    kept: BootSlice<NodeBatches>,
     /// Frames of a list at most, those that are zero included.
     high: usize,
     /// Batches of a node at most.
@@ -228,10 +228,15 @@ impl DataFrames {
         let batch = BATCH_ORDER.min((high / 2).ilog2() as u8).min(largest);
         let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
         let lists = PerCpu::new_with(boot, frames.machine(), cpus, |boot, _| {
-            Ok(List { start: 0, limit: high, items: Room::new(boot)?, zeros: Zeros::new(boot, high, order)? })
+            Ok(FrameRing {
+                start: 0,
+                limit: high,
+                items: Room::new(boot)?,
+                zeros: Zeros::new(boot, high, order)?,
+            })
         })?;
         let batches = boot.take(cpus, |_| Batches::new())?;
-        let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
+        let kept = boot.take(nodes, |_| NodeBatches(AtomicUsize::new(0)))?;
         let splits = AtomicUsize::new(0);
         Ok(DataFrames { lists, batches, kept, high, most, batch, order, splits })
     }
@@ -244,10 +249,10 @@ impl DataFrames {
 
     /// Returns the bytes of boot memory that `cpus` CPUs on `nodes` nodes take.
     pub const fn bytes(cpus: usize, nodes: usize) -> usize {
-        PerCpu::<List, Shown>::bytes(cpus)
+        PerCpu::<FrameRing, Shown>::bytes(cpus)
             + cpus * (Room::<CAPACITY>::bytes() + Zeros::bytes())
             + BootMemory::bytes::<Batches>(cpus)
-            + BootMemory::bytes::<Kept>(nodes)
+            + BootMemory::bytes::<NodeBatches>(nodes)
     }
 
     /// Returns the machine whose frames these are.
@@ -586,7 +591,7 @@ impl DataFrames {
 
     /// Makes room in a full list. The oldest go, the others stay, as their lines are warm.
     #[cold]
-    fn overflow(&self, frames: &Frames, pin: &Pinned<'_>, list: &mut Own<'_>) {
+    fn overflow(&self, frames: &Frames, pin: &Pinned<'_>, list: &mut OwnRing<'_>) {
         let old = BATCH.min(list.n() / 2);
         let node = pin.node();
         let keep = || self.kept.get(node.0 as usize).is_some_and(|kept| kept.add(self.most));

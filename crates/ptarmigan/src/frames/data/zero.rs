@@ -10,14 +10,14 @@
 //! Requests for frames that need not be zero do not come by here, and no frame is cleared that is
 //! not asked for: the gate is that of the zones (`frames/demand.rs`), for each CPU.
 use super::zeros::Shown;
-use super::{DataError, DataFrame, DataFrames, Own, TakenData};
+use super::{DataError, DataFrame, DataFrames, OwnRing, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::{Counter, Pinned};
 use crate::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Zero, ZeroCounts};
 use crate::window::OpenWindow;
 use core::sync::atomic::Ordering::Relaxed;
 
-impl Own<'_> {
+impl OwnRing<'_> {
     /// The zero frame that was put here last.
     #[inline]
     pub(super) fn pop_zero(&mut self) -> Option<Pfn> {

@@ -24,14 +24,14 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         let Some(stack) = self.stacks.own_shown(pin) else {
             return Err(WrongMachine { called: self.tlb.machine(), given: pin.machine() });
         };
-        let scope = Scope { stack, taken: Cell::new(0) };
+        let scope = OpenScope { stack, taken: Cell::new(0) };
         Ok(f(&mut LocalScope { maps: self, scope: &scope, pin }))
     }
 
     fn guard<'a>(
         &'a self,
         pin: &'a Pinned<'a>,
-        scope: &'a Scope<'a>,
+        scope: &'a OpenScope<'a>,
         pfn: Pfn,
     ) -> Result<LocalGuard<'a, 'm, S, L>, LocalError> {
         let Some((at, raw)) = self.push(pin, scope.stack, pfn)? else {
@@ -48,7 +48,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
 }
 
 /// A scope that has not ended.
-struct Scope<'a> {
+struct OpenScope<'a> {
     stack: &'a Stack,
     /// The slots of guards that were made in it, a bit for each.
     taken: Cell<u32>,
@@ -56,7 +56,7 @@ struct Scope<'a> {
 
 const _: () = assert!(MAX_DEPTH <= u32::BITS as usize);
 
-impl Drop for Scope<'_> {
+impl Drop for OpenScope<'_> {
     fn drop(&mut self) {
         // Its guards have gone by now, but for those that were forgotten. Slots above and below
         // them may be those of other scopes, whose guards live.
@@ -74,7 +74,7 @@ impl Drop for Scope<'_> {
 /// Where frames can be mapped on the CPU that the caller is pinned to.
 pub struct LocalScope<'a, 'm, S: Shootdown, L> {
     maps: &'a LocalMaps<'m, S, L>,
-    scope: &'a Scope<'a>,
+    scope: &'a OpenScope<'a>,
     pin: &'a Pinned<'a>,
 }
 
@@ -99,7 +99,7 @@ impl<'m, S: Shootdown, L: Slots> LocalScope<'_, 'm, S, L> {
 pub struct LocalGuard<'a, 'm, S: Shootdown, L: Slots> {
     maps: &'a LocalMaps<'m, S, L>,
     pin: &'a Pinned<'a>,
-    scope: &'a Scope<'a>,
+    scope: &'a OpenScope<'a>,
     /// `None` for a frame that needs no slot.
     at: Option<usize>,
     base: *mut u8,
@@ -139,7 +139,7 @@ unsafe impl<S: Shootdown, L: Slots> WindowGuard for LocalGuard<'_, '_, S, L> {
 /// A [`LocalScope`] as a window, for frames one by one.
 pub struct LocalWindow<'a, 'm, S: Shootdown, L> {
     maps: &'a LocalMaps<'m, S, L>,
-    scope: &'a Scope<'a>,
+    scope: &'a OpenScope<'a>,
     pin: &'a Pinned<'a>,
 }
 

@@ -249,7 +249,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         }
         // First, so that interrupts take slots above.
         stack.set_depth(at + 1);
-        let taken = Taken { stack, at };
+        let taken = TakenSlot { stack, at };
         let raw = self.show(pin, stack, at, pfn)?;
         forget(taken);
         Ok(Some((at, raw)))
@@ -366,12 +366,12 @@ impl Drop for Lower<'_> {
 }
 
 /// A slot that is taken and shows nothing yet. Gives it back when dropped.
-struct Taken<'a> {
+struct TakenSlot<'a> {
     stack: &'a Stack,
     at: usize,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenSlot<'_> {
     #[cold]
     fn drop(&mut self) {
         self.stack.set_depth(self.at);

@@ -88,7 +88,7 @@ struct Ends {
     last: *const Waiter,
 }
 
-// SAFETY: the pointers are to waiters that stay until they have left the queue (`Place`); they are
+// SAFETY: the pointers are to waiters that stay until they have left the queue (`QueuePlace`); they are
 // followed under the lock alone, and the cells in a waiter are used under the lock alone.
 unsafe impl Send for Ends {}
 
@@ -131,7 +131,7 @@ impl SlotQueue {
     }
 
     /// Puts a caller at the end. It leaves when the result is dropped, which wakes the next one.
-    fn join<'a, K: Wake + ?Sized>(&'a self, waiter: Pin<&'a Waiter>, wake: &'a K) -> Place<'a, K> {
+    fn join<'a, K: Wake + ?Sized>(&'a self, waiter: Pin<&'a Waiter>, wake: &'a K) -> QueuePlace<'a, K> {
         let this: *const Waiter = &*waiter;
         let mut ends = self.ends.lock();
         waiter.previous.set(ends.last);
@@ -144,7 +144,7 @@ impl SlotQueue {
         ends.last = this;
         self.waiting.fetch_add(1, Ordering::SeqCst);
         drop(ends);
-        Place { queue: self, waiter, wake }
+        QueuePlace { queue: self, waiter, wake }
     }
 
     /// Wakes the first caller, if there is one: a slot may be available.
@@ -183,19 +183,19 @@ impl SlotQueue {
 }
 
 /// A place in the queue.
-struct Place<'a, K: Wake + ?Sized> {
+struct QueuePlace<'a, K: Wake + ?Sized> {
     queue: &'a SlotQueue,
     waiter: Pin<&'a Waiter>,
     wake: &'a K,
 }
 
-impl<K: Wake + ?Sized> Place<'_, K> {
+impl<K: Wake + ?Sized> QueuePlace<'_, K> {
     pub fn is_first(&self) -> bool {
         self.queue.is_first(&self.waiter)
     }
 }
 
-impl<K: Wake + ?Sized> Drop for Place<'_, K> {
+impl<K: Wake + ?Sized> Drop for QueuePlace<'_, K> {
     fn drop(&mut self) {
         let mut ends = self.queue.ends.lock();
         let (next, previous) = (self.waiter.next.get(), self.waiter.previous.get());

@@ -114,7 +114,7 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn the_newest_are_handed_out_the_oldest_go_and_none_is_lost_wherever_the_ring_begins() {
+    fn a_ring_hands_out_the_newest_and_drops_the_oldest() {
         let mut block = vec![0u64; 64];
         // SAFETY: 1. the block outlives the ring, and nobody else uses it.
         let mut boot = unsafe { BootMemory::new(NonNull::from(&mut block[..]).cast(), 512) };

@@ -4,7 +4,7 @@
 //!
 //! 1. Numbers are handed out in *generations* (not those of a space). Within one, no number is
 //!    handed out twice; a space keeps its number for as long as its generation lasts, loaded or
-//!    not. A number and its generation are one value, a [`Tag`], of which no other space ever has
+//!    not. A number and its generation are one value, a [`NumberTag`], of which no other space ever has
 //!    the same.
 //! 2. When all numbers are taken, a new generation begins: the *rollover*. A space that some CPU
 //!    has loaded last keeps its number, which this CPU may be using at this instant. All others
@@ -43,11 +43,11 @@ const NUMBER_BITS: u32 = 16;
 /// A number in the low 16 bits, with its generation above; 0 for none. Where it takes more than one
 /// word, it is read and written with the lock of [`MachineWideAsids`] held, but for the number
 /// alone, which lies in one.
-struct Tag([AtomicUsize; WORDS]);
+struct NumberTag([AtomicUsize; WORDS]);
 
-impl Tag {
+impl NumberTag {
     fn new(tag: u64) -> Self {
-        Tag(core::array::from_fn(|word| AtomicUsize::new(word_of(tag, word))))
+        NumberTag(core::array::from_fn(|word| AtomicUsize::new(word_of(tag, word))))
     }
 
     /// The number, whatever is held.
@@ -83,11 +83,11 @@ const fn number_of(tag: u64) -> u16 {
 }
 
 /// The number of one space.
-pub struct SpaceAsid(Tag);
+pub struct SpaceAsid(NumberTag);
 
 impl SpaceAsid {
     pub fn none() -> Self {
-        SpaceAsid(Tag::new(0))
+        SpaceAsid(NumberTag::new(0))
     }
 
     /// Returns the number that the space has, or had last; 0 if it never had one.
@@ -107,7 +107,7 @@ pub struct Chosen {
 
 /// A tag on lines of its own: CPUs write theirs at each load.
 #[repr(align(128))]
-struct Apart(Tag);
+struct Apart(NumberTag);
 
 /// The last number that a CPU used, as a rollover found it.
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ struct Kept {
     behind: bool,
 }
 
-struct State {
+struct NumberState {
     /// A bit for each number from 0, set if it is taken in this generation.
     taken: BootSlice<usize>,
     /// No number below it is free.
@@ -130,10 +130,10 @@ struct State {
 pub struct MachineWideAsids {
     numbers: usize,
     /// The current generation, with the number 0. Written with the lock held.
-    generation: Tag,
+    generation: NumberTag,
     /// The tag that each CPU uses, or was about to use last; 0 if it is among those kept.
     used: BootArray<Apart>,
-    state: SpinLock<State>,
+    state: SpinLock<NumberState>,
 }
 
 impl MachineWideAsids {
@@ -142,15 +142,15 @@ impl MachineWideAsids {
     pub fn new(boot: &mut BootMemory, cpus: usize, numbers: u16) -> Result<Self, BootMemoryShort> {
         let numbers = usize::from(numbers);
         let (words, cpus) = if numbers == 0 { (0, 0) } else { (words(numbers), cpus) };
-        let state = State {
+        let state = NumberState {
             taken: boot.take(words, |_| 0)?,
             next: 1,
             kept: boot.take(cpus, |_| Kept { tag: 0, behind: false })?,
         };
         Ok(MachineWideAsids {
             numbers,
-            generation: Tag::new(1 << NUMBER_BITS),
-            used: boot.take_each(cpus, |_| Apart(Tag::new(0)))?,
+            generation: NumberTag::new(1 << NUMBER_BITS),
+            used: boot.take_each(cpus, |_| Apart(NumberTag::new(0)))?,
             state: SpinLock::new(state),
         })
     }
@@ -189,7 +189,7 @@ impl MachineWideAsids {
 
     /// Notes that a CPU uses `tag` and no longer `was`, unless a rollover has come in between.
     #[inline]
-    fn exchange(&self, used: &Tag, was: u64, tag: u64) -> bool {
+    fn exchange(&self, used: &NumberTag, was: u64, tag: u64) -> bool {
         used.0[0].compare_exchange(was as usize, tag as usize, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
@@ -212,7 +212,7 @@ impl MachineWideAsids {
     }
 
     /// Gives the space whose tag is `old` one of the current generation.
-    fn renew(&self, state: &mut State, old: u64) -> u64 {
+    fn renew(&self, state: &mut NumberState, old: u64) -> u64 {
         let mut keeps = false;
         let now = self.generation.load() | u64::from(number_of(old));
         for kept in state.kept.iter_mut().filter(|kept| old != 0 && kept.tag == old) {
@@ -236,7 +236,7 @@ impl MachineWideAsids {
         self.generation.load() | number as u64
     }
 
-    fn roll_over(&self, state: &mut State) {
+    fn roll_over(&self, state: &mut NumberState) {
         self.generation.store(self.generation.load() + (1 << NUMBER_BITS));
         state.next = 1;
         state.taken.fill(0);
@@ -249,7 +249,7 @@ impl MachineWideAsids {
 
     /// Takes the tag that `cpu` uses away, so that its next load takes the lock, and keeps it; the
     /// tag that is kept.
-    fn keep(&self, state: &mut State, cpu: usize) -> u64 {
+    fn keep(&self, state: &mut NumberState, cpu: usize) -> u64 {
         let used = self.used.of(cpu).0.swap(0);
         let Some(kept) = state.kept.get_mut(cpu) else { return 0 };
         if used != 0 {
@@ -270,7 +270,7 @@ impl MachineWideAsids {
     }
 }
 
-impl State {
+impl NumberState {
     fn free(&self, numbers: usize) -> Option<usize> {
         let mut at = self.next;
         while at <= numbers {

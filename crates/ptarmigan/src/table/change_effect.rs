@@ -1,4 +1,4 @@
-//! The meaning of a change for an entry of a page, asked once for entries that change alike.
+//! Decides the effect of a change of a page's entry, once for entries that change alike.
 use crate::format::{Attr, Format};
 use crate::machine::is_told;
 use crate::page::Level;
@@ -20,50 +20,50 @@ fn gains<F: Format>(level: Level, raw: u64, new: u64) -> bool {
     F::is_present(level, raw) && has.has(had) && has.only(Attr::NUMBERS) == had.only(Attr::NUMBERS)
 }
 
-/// The meaning of a change.
+/// The effect of a change.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Meaning {
+pub(super) struct ChangeEffect {
     /// The MMU may use the page in all ways as before, and more.
     pub gains: bool,
     /// The machine has to be [told](crate::machine::On::before_changed) before.
     pub told: bool,
 }
 
-impl Meaning {
+impl ChangeEffect {
     /// That of a change of a leaf in a table of `level` from `raw` to `new`.
     #[cold]
     #[inline(never)]
-    pub fn of<F: Format>(level: Level, raw: u64, new: u64) -> Meaning {
+    pub fn of<F: Format>(level: Level, raw: u64, new: u64) -> ChangeEffect {
         let (had, has) = (F::attr(level, raw), F::attr(level, new));
-        Meaning { gains: gains::<F>(level, raw, new), told: is_told(had, has) }
+        ChangeEffect { gains: gains::<F>(level, raw, new), told: is_told(had, has) }
     }
 }
 
-/// Meanings of changes in one range. The frame does not decide them, and most pages of a range have
-/// the same attributes: the last answer is kept. To decode two entries takes a hundred
+/// The effects of changes in one range. The frame does not decide them, and most pages of a range
+/// have the same attributes: the last answer is kept. To decode two entries takes a hundred
 /// instructions on AArch64.
-pub(super) struct Meanings<F> {
-    last: Cell<(u64, u64, Meaning)>,
+pub(super) struct ChangeEffects<F> {
+    last: Cell<(u64, u64, ChangeEffect)>,
     _format: PhantomData<F>,
 }
 
-impl<F: Format> Meanings<F> {
+impl<F: Format> ChangeEffects<F> {
     pub fn new() -> Self {
         // Without its frame, no entry has all bits.
-        Meanings { last: Cell::new((u64::MAX, 0, Meaning::default())), _format: PhantomData }
+        ChangeEffects { last: Cell::new((u64::MAX, 0, ChangeEffect::default())), _format: PhantomData }
     }
 
     /// That of a change of a leaf table's entry from `raw` to `new`.
     #[inline]
-    pub fn of(&self, raw: u64, new: u64) -> Meaning {
+    pub fn of(&self, raw: u64, new: u64) -> ChangeEffect {
         let frame = frame_bits::<F>();
         let (was, is) = (raw & !frame, new & !frame);
-        let (before, after, meaning) = self.last.get();
+        let (before, after, effect) = self.last.get();
         if (was, is) == (before, after) {
-            return meaning;
+            return effect;
         }
-        let meaning = Meaning::of::<F>(Level::PTE, raw, new);
-        self.last.set((was, is, meaning));
-        meaning
+        let effect = ChangeEffect::of::<F>(Level::PTE, raw, new);
+        self.last.set((was, is, effect));
+        effect
     }
 }
