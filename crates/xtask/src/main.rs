@@ -21,6 +21,7 @@ mod pictures;
 mod prose;
 mod repository;
 mod rooms;
+mod test_names;
 mod tokens;
 mod units;
 
@@ -52,7 +53,8 @@ enum Task {
     Rooms,
     /// Counts the words of pages and of the whole; fails above the limits of a list.
     Pages,
-    /// Counts type names that a crate defines more than once; fails above the limits of a list.
+    /// Counts type names that a crate defines more than once, and names of tests above 60
+    /// characters; fails above the limits of lists.
     Names(names::NamesArgs),
     /// Checks that quantities are formatted by `ptarmigan-term` alone.
     Units,

@@ -1,8 +1,10 @@
-//! Counts type names that are defined more than once in a crate, and fails above a limit.
+//! Counts type names that are defined more than once in a crate, and long names of tests, and fails
+//! above a limit.
 use crate::ceilings::Ceilings;
 use crate::lines::{LineKind, kinds};
 use crate::outcome;
 use crate::repository;
+use crate::test_names;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,11 +12,13 @@ use std::process::ExitCode;
 
 /// The limit, and the ceilings of crates that are above.
 const LIST: &str = "crates/xtask/lists/names.list";
+/// Directories whose crates are counted together, too: they are linked into one image.
+const TOGETHER: [&str; 1] = ["kernels"];
 
 /// Arguments of `names`.
 #[derive(Args)]
 pub struct NamesArgs {
-    /// Prints the names that this crate defines more than once, with their places.
+    /// Prints the types that the crates below define more than once, and tests with long names.
     #[arg(value_name = "DIRECTORY")]
     of: Option<PathBuf>,
 }
@@ -65,6 +69,13 @@ impl Names {
         self.0.iter().filter(|(_, places)| places.len() > 1)
     }
 
+    /// Adds the names of another crate.
+    fn extend(&mut self, other: &Names) {
+        for (name, places) in &other.0 {
+            places.iter().for_each(|place| self.insert(name, place.clone()));
+        }
+    }
+
     /// Returns the share of these in percent, rounded up.
     fn percent(&self) -> usize {
         (100 * self.several().count()).div_ceil(self.0.len().max(1))
@@ -94,21 +105,29 @@ fn defined(line: &str) -> Option<&str> {
 pub fn run(args: &NamesArgs) -> ExitCode {
     let checked = names().and_then(|crates| match &args.of {
         Some(of) => print_places(&crates, of).map(|()| true),
-        None => check(&crates),
+        None => Ok(check(&crates)? & test_names::check()?),
     });
     outcome::exit("names", checked)
 }
 
-/// Prints the names that the crate with its root in `of` defines more than once.
+/// Prints the names that the crates below `of` define more than once, and their tests with long
+/// names.
 fn print_places(crates: &BTreeMap<PathBuf, Names>, of: &Path) -> Result<(), String> {
-    let names = crates
-        .get(&of.components().collect::<PathBuf>())
-        .ok_or_else(|| format!("{} is not the directory of the root of a crate with types", of.display()))?;
-    for (name, places) in names.several() {
+    if !of.is_dir() {
+        return Err(format!("{} is not a directory", of.display()));
+    }
+    for (name, places) in below(crates, of).several() {
         let places = places.iter().map(|place| format!("{}:{}", place.file.display(), place.line));
         println!("{name}: {}", places.collect::<Vec<_>>().join(", "));
     }
-    Ok(())
+    test_names::print(of)
+}
+
+/// Returns the names of all crates with their roots below a directory.
+fn below(crates: &BTreeMap<PathBuf, Names>, directory: &Path) -> Names {
+    let mut names = Names::default();
+    crates.iter().filter(|(root, _)| root.starts_with(directory)).for_each(|(_, of)| names.extend(of));
+    names
 }
 
 /// Prints the share of each crate. Returns whether none is above its limit.
@@ -119,19 +138,18 @@ fn check(crates: &BTreeMap<PathBuf, Names>) -> Result<bool, String> {
         let (all, several, percent) = (names.0.len(), names.several().count(), names.percent());
         println!("{name:<34} {all:>6} {several:>8} {percent:>8} {ceiling:>8}");
     };
-    let mut whole = Names::default();
-    for (directory, names) in crates {
+    let mut counts = Vec::new();
+    let together = TOGETHER.map(|directory| (PathBuf::from(directory), below(crates, Path::new(directory))));
+    let together = together.iter().map(|(directory, names)| (directory, names));
+    for (directory, names) in crates.iter().chain(together) {
         let ceiling = list.ceiling(directory).map_or_else(String::new, |ceiling| ceiling.to_string());
         row(&directory.display().to_string(), names, ceiling);
-        for (name, places) in &names.0 {
-            places.iter().for_each(|place| whole.insert(name, place.clone()));
-        }
+        counts.push((directory.clone(), names.percent()));
     }
-    row("all", &whole, String::new());
-    let counts: Vec<_> = crates.iter().map(|(name, names)| (name.clone(), names.percent())).collect();
+    row("all", &below(crates, Path::new("")), String::new());
     let passed = outcome::passed(&list.failures(&counts, "% of its type names defined more than once"));
     if !passed {
-        eprintln!("`cargo xtask names DIRECTORY` lists the names of a crate with their places.");
+        eprintln!("`cargo xtask names DIRECTORY` lists the names below it with their places.");
     }
     Ok(passed)
 }

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boots_of_the_repository_are_read_and_name_boards_and_programs() {
+    fn the_repositorys_boots_name_boards_and_programs() {
         let boards = kernel_boot::board::Boards::read().unwrap();
         let text = repository::read(&kernel_boot::here().join("checks.toml")).unwrap();
         for check in parse(&text).unwrap() {

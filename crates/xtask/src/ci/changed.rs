@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_library_has_its_tests_and_smoke_jobs_of_dependants() {
+    fn a_library_change_has_its_tests_and_dependants_smoke_jobs() {
         let (jobs, rest) = selected(&["crates/lib/src/a.rs"]);
         assert_eq!(jobs, ["tests of lib", "tests of lib-tests", "format", "boot"]);
         assert_eq!(rest, ["lints", "whole kernel", "prose", "others"]);

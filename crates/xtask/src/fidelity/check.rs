@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_counted_once_and_every_policy_must_have_them_right() {
+    fn samples_count_once_and_every_policy_must_match() {
         let report = serde_json::json!({ "trace": { "lost": 2 }, "runs": [
             { "truth": { "checked": 7, "equal": 7, "differences": {}, "tables_from_stops": 3 },
               "sanitizer": { "findings": 0 }, "odd_calls": 1, "large_pages": 4 },

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_outside_of_bodies_or_in_a_constant_function_has_none() {
+    fn a_mistake_outside_bodies_or_in_a_const_fn_has_no_branch() {
         for lines in ["-const A: u8 = 1;\n", "-c();\n", "-fn f() {\n+fn f() -> u8 {\n", "-a();\n@@\n-c();\n"]
         {
             assert_eq!(branches(lines), None, "{lines}");
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_keeps_the_modules_that_are_wanted_and_those_of_other_directories() {
+    fn a_root_keeps_wanted_modules_and_other_directories() {
         let root = "//! Tests.\n#[macro_use]\n#[path = \"../x.rs\"]\nmod x;\n\n#[cfg(not(miri))]\nmod a;\nmod b;\n\
                     #[cfg(not(miri))]\nmod c;\nuse x::y;\n";
         assert_eq!(modules(root).map(|(name, _)| name).collect::<Vec<_>>(), ["x", "a", "b", "c"]);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_named_for_the_file_come_first_and_others_that_come_to_it_after() {
+    fn tests_named_for_the_file_come_before_others() {
         let tests = [
             test("all", "space::slow", 9, Some(&[1])),
             test("all", "areas::slow", 9, Some(&[1])),

@@ -77,7 +77,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_state_is_read_as_it_was_written_and_only_for_the_same_sources() {
+    fn a_state_is_read_back_only_for_the_same_sources() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("state.json");
         let mut state = State::open(&file, "seed 1").expect("none yet");

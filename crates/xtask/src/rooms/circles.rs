@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_through_a_name_that_is_passed_on_is_named_with_its_lines() {
+    fn a_cycle_through_a_reexport_is_named_with_its_lines() {
         let circle = pair("//! Families.\n\nuse super::Process;").circle();
         let uses =
             "a/src/task/family.rs:3: uses `task::process`, a/src/task/process.rs:2: uses `task::family`";
