@@ -82,12 +82,12 @@ fn everywhere(name: &str, expected: &str) {
 }
 
 #[test]
-fn calls_that_make_no_sense_return_errors_and_leave_everything_working() {
+fn senseless_calls_return_errors_and_change_nothing() {
     everywhere("misuse", "all refused\n");
 }
 
 #[test]
-fn two_threads_that_mix_calls_with_calls_that_make_no_sense_lose_nothing() {
+fn two_threads_with_senseless_calls_lose_nothing() {
     everywhere("hostile", "nothing lost\n");
 }
 
@@ -107,7 +107,7 @@ fn a_root_or_a_direct_map_that_hardware_cannot_walk_is_refused() {
 }
 
 #[test]
-fn frames_of_high_memory_have_one_address_each_while_they_are_mapped() {
+fn high_frames_have_one_address_each_while_mapped() {
     everywhere("kmap", "mapped\n");
 }
 
@@ -122,12 +122,12 @@ fn the_kernel_is_told_of_frames_before_they_are_executable() {
 }
 
 #[test]
-fn pages_have_the_memory_type_that_they_are_given_or_it_is_refused() {
+fn pages_get_their_memory_type_or_it_is_refused() {
     everywhere("types", "typed\n");
 }
 
 #[test]
-fn large_pages_are_told_once_and_their_parts_are_changed_without_memory() {
+fn large_pages_are_told_once_and_split_without_memory() {
     everywhere("large", "large\n");
 }
 
@@ -171,7 +171,7 @@ fn reference(target: &str) -> String {
 }
 
 #[test]
-fn trees_are_entry_by_entry_those_that_the_same_calls_make_in_rust() {
+fn trees_equal_those_of_the_same_calls_in_rust() {
     for target in [X86_64, I386] {
         let flags = [&["-O1"], &SANITIZERS[..]].concat();
         let (rust, c) = (reference(target), run(&mut Command::new(compiled("same", target, None, &flags))));
@@ -198,7 +198,7 @@ fn instructions(speed: &Path, who: &str, function: &str, pairs: u64) -> u64 {
 
 /// Not times, which belong to the machine: `tests/c/speed.c` prints these.
 #[test]
-fn a_pair_takes_no_more_instructions_than_the_same_checks_do_in_rust() {
+fn a_pair_takes_no_more_instructions_than_in_rust() {
     const PAIRS: u64 = 20_000;
     let speed = compiled("speed", X86_64, Some("--yardstick"), &["-O2"]);
     let [rust, checked, c] =

@@ -132,7 +132,7 @@ fn every_page_is_a_chapter_and_every_chapter_a_page() {
 }
 
 #[test]
-fn readmes_of_packages_have_links_that_work_away_from_the_repository() {
+fn links_of_package_readmes_work_outside_the_repository() {
     let mut wrong = Vec::new();
     for entry in std::fs::read_dir(root().join("crates")).expect("the crates").flatten() {
         let manifest = std::fs::read_to_string(entry.path().join("Cargo.toml")).expect("a manifest");

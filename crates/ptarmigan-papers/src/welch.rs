@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_of_the_mail_of_2010_give_what_another_program_computes_from_them() {
+    fn the_2010_figures_agree_with_another_programs_result() {
         // The mail's means and deviations; t, degrees of freedom and p from mpmath, 25 digits.
         let cases = [
             (five(59.737, 1.26727), five(55.9, 1.07799), 5.156_926_7, 7.799_409_75, 9.387_772_85e-4),

@@ -33,8 +33,8 @@ fn fork(work: impl FnOnce() -> bool) {
 }
 
 #[test]
-fn a_child_uses_what_is_out_and_what_its_thread_holds_and_nothing_else() {
-    if child::passes("a_child_uses_what_is_out_and_what_its_thread_holds_and_nothing_else") {
+fn a_child_uses_pages_out_and_pages_of_its_thread_alone() {
+    if child::passes("a_child_uses_pages_out_and_pages_of_its_thread_alone") {
         return;
     }
     let pool = PagePool::stacks(config(64)).expect("it is small");
@@ -136,8 +136,8 @@ fn a_child_never_waits_for_a_thread_that_is_not_there() {
 }
 
 #[test]
-fn futures_and_regions_of_a_parent_end_in_its_child_and_its_thread_s_pages_are_there() {
-    if child::passes("futures_and_regions_of_a_parent_end_in_its_child_and_its_thread_s_pages_are_there") {
+fn a_parents_futures_end_in_its_child_and_its_pages_stay() {
+    if child::passes("a_parents_futures_end_in_its_child_and_its_pages_stay") {
         return;
     }
     let pool = PagePool::stacks(config(64)).expect("it is small");

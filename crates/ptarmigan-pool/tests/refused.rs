@@ -27,8 +27,8 @@ fn listener() -> (MetricsHook, Arc<Mutex<Vec<Refusal>>>) {
 }
 
 #[test]
-fn without_address_space_there_is_no_pool_and_the_error_says_how_much_it_takes() {
-    if child::passes("without_address_space_there_is_no_pool_and_the_error_says_how_much_it_takes") {
+fn a_pool_without_address_space_is_an_error_with_its_size() {
+    if child::passes("a_pool_without_address_space_is_an_error_with_its_size") {
         return;
     }
     let limit = libc::rlimit { rlim_cur: 512 << 20, rlim_max: 512 << 20 };
@@ -43,8 +43,8 @@ fn without_address_space_there_is_no_pool_and_the_error_says_how_much_it_takes()
 }
 
 #[test]
-fn without_guards_in_page_tables_each_is_a_mapping_that_faults_as_well() {
-    let test = "without_guards_in_page_tables_each_is_a_mapping_that_faults_as_well";
+fn guards_without_table_support_are_mappings_that_fault() {
+    let test = "guards_without_table_support_are_mappings_that_fault";
     let Some(output) = child::of(test) else {
         child::deny(libc::SYS_madvise, Some(GUARD_INSTALL), libc::EINVAL);
         let pool = PagePool::stacks(config(64 * KIB, 8)).expect("it is small");
@@ -100,8 +100,8 @@ fn a_guard_that_is_refused_costs_no_stack() {
 }
 
 #[test]
-fn memory_that_the_host_does_not_take_back_is_cleared_and_goes_round() {
-    if child::passes("memory_that_the_host_does_not_take_back_is_cleared_and_goes_round") {
+fn memory_that_the_host_refuses_is_cleared_and_reused() {
+    if child::passes("memory_that_the_host_refuses_is_cleared_and_reused") {
         return;
     }
     child::deny(libc::SYS_madvise, Some(libc::MADV_DONTNEED as u32), libc::EINVAL);
@@ -142,8 +142,8 @@ fn memory_that_the_host_does_not_take_back_is_cleared_and_goes_round() {
 }
 
 #[test]
-fn without_numa_or_the_right_to_bind_memory_lies_where_it_is_touched() {
-    if child::passes("without_numa_or_the_right_to_bind_memory_lies_where_it_is_touched") {
+fn without_numa_binding_memory_lies_where_it_is_touched() {
+    if child::passes("without_numa_binding_memory_lies_where_it_is_touched") {
         return;
     }
     for errno in [libc::ENOSYS, libc::EPERM] {

@@ -129,7 +129,7 @@ fn sizes_at_the_limits_are_taken_and_those_beyond_are_refused() {
 }
 
 #[test]
-fn a_stack_comes_back_as_its_last_user_left_it_and_zero_once_it_is_cleared() {
+fn a_stack_keeps_its_content_until_it_is_cleared() {
     let pool = stacks(256 * KIB, 4);
     for keep in [0, 100, 4 * KIB, 64 * KIB, 256 * KIB, usize::MAX] {
         let stack = pool.page().expect("4 fit");
@@ -168,7 +168,7 @@ fn a_pool_hands_out_as_many_stacks_as_it_has_and_then_says_so() {
 }
 
 #[test]
-fn a_pool_that_may_keep_nothing_gives_every_stack_back_to_the_host() {
+fn a_pool_without_budget_frees_every_stack_to_the_host() {
     let pool = PagePool::stacks(PoolConfig { keep: 0, ..config(64 * KIB, 10) }).expect("it is small");
     for n in 1..20 {
         let stack = pool.page().expect("10 fit");
@@ -229,7 +229,7 @@ fn a_pool_says_how_much_memory_its_stacks_take() {
 }
 
 #[test]
-fn stacks_that_nobody_needed_for_an_interval_go_back_and_others_stay() {
+fn stacks_unused_for_an_interval_go_back_and_others_stay() {
     let after = Duration::from_secs(1000);
     let pool = PagePool::stacks(PoolConfig { decay: Some(after), ..config(64 * KIB, 200) });
     let pool = pool.expect("it is small");
@@ -295,7 +295,7 @@ fn a_stack_ends_on_another_thread_and_comes_round() {
 }
 
 #[test]
-fn an_address_is_refused_that_is_another_pools_or_comes_twice_or_is_no_stacks() {
+fn foreign_repeated_and_wrong_stack_addresses_are_refused() {
     let (pool, other) = (stacks(64 * KIB, 8), stacks(64 * KIB, 8));
     let base = pool.page().expect("8 fit").into_raw().base();
     let in_use = pool.page().expect("8 fit");
@@ -333,7 +333,7 @@ unsafe impl CoroutineStack for Lent {
 }
 
 #[test]
-fn a_stack_dropped_by_code_that_runs_on_it_is_never_handed_out_again() {
+fn a_stack_dropped_by_code_on_it_is_never_reused() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let events = seen.clone();
     let hook = MetricsHook::new(move |event| {
@@ -390,7 +390,7 @@ fn huge_pages_are_asked_for_and_stacks_are_aligned_to_them() {
 }
 
 #[test]
-fn a_host_without_the_nodes_is_counted_or_refused_as_the_pool_is_told() {
+fn a_host_without_the_nodes_is_counted_or_refused() {
     // A machine of one node, or of any number below 64.
     let config = PoolConfig { topology: Topology::told(64, || 0), ..config(64 * KIB, 640) };
     let pool = PagePool::stacks(config.clone()).expect("nodes are only preferred");

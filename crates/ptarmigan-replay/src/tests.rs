@@ -128,7 +128,7 @@ fn check_order(trace: &Trace, schedule: &Schedule, what: &str) {
 
 #[test]
 #[ignore = "replays whole traces: cargo xtask ci tests-long"]
-fn schedules_of_all_shipped_traces_keep_the_order_and_have_no_circle() {
+fn schedules_of_shipped_traces_keep_order_without_cycles() {
     for name in SHIPPED {
         let trace = shipped(name);
         for cpus in [1, 2, 3, 7, 16, 64] {
@@ -141,7 +141,7 @@ fn schedules_of_all_shipped_traces_keep_the_order_and_have_no_circle() {
 
 #[test]
 #[ignore = "replays whole traces: cargo xtask ci tests-long"]
-fn shipped_traces_come_out_as_linux_counted_them_with_any_number_of_workers() {
+fn shipped_traces_match_linux_with_any_number_of_workers() {
     for name in SHIPPED {
         let trace = shipped(name);
         for cpus in [2, 5, 8] {
@@ -275,7 +275,7 @@ fn failure(trace: &Trace, schedule: &Schedule, faults: usize) -> Failure {
 }
 
 #[test]
-fn a_worker_that_panics_ends_the_replay_with_its_number_and_the_reason() {
+fn a_panicking_worker_ends_the_replay_with_its_number() {
     let trace = shipped("configure");
     let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, 4), false);
     for faults in [1, 1000, 200_000] {

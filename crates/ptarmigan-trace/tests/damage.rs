@@ -160,7 +160,7 @@ fn an_older_format_has_no_kinds_of_a_newer_one() {
 }
 
 #[test]
-fn programs_that_were_not_recorded_are_counted_in_the_newest_format_alone() {
+fn unrecorded_programs_are_counted_in_the_newest_format() {
     let header = Header::new("part", 1, Method::Tracefs);
     let mut w = Writer::new(Vec::new(), &header, 1).expect("a good header");
     w.set_unrecorded(3_229);

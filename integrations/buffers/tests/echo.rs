@@ -59,7 +59,7 @@ fn operations_of_io_uring_own_their_buffers_and_give_them_back() {
 }
 
 #[test]
-fn a_ring_that_is_closed_under_way_leaves_its_buffer_to_the_kernel() {
+fn a_ring_closed_under_way_leaves_its_buffer_to_the_kernel() {
     let pool = pool(3);
     let Ok(mut ring) = IoUring::new(4) else { return };
     let (silent, mut peer) = std::os::unix::net::UnixStream::pair().expect("the host has sockets");

@@ -50,7 +50,7 @@ fn coroutines_run_side_by_side_and_their_stacks_come_round() {
 }
 
 #[test]
-fn a_coroutine_that_is_dropped_half_way_is_unwound_and_its_stack_goes_back() {
+fn a_dropped_coroutine_is_unwound_and_its_stack_goes_back() {
     struct Noted(Arc<()>);
     let (pool, here) = (pool(4), Arc::new(()));
     let noted = Noted(here.clone());

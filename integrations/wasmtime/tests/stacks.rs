@@ -43,7 +43,7 @@ fn calls_run_on_the_pool_s_stacks_which_come_back() {
 }
 
 #[test]
-fn a_call_that_is_dropped_while_it_waits_gives_its_stack_back_on_another_thread() {
+fn a_dropped_waiting_call_frees_its_stack_on_another_thread() {
     let pool = pool(10);
     let ready = ready(&pool);
     let mut call: Call<'_> = Box::pin(request(&ready, 5));
@@ -54,7 +54,7 @@ fn a_call_that_is_dropped_while_it_waits_gives_its_stack_back_on_another_thread(
 }
 
 #[test]
-fn webassembly_that_uses_up_its_stack_is_a_trap_and_the_stack_goes_round() {
+fn a_wasm_stack_overflow_traps_and_the_stack_is_reused() {
     let pool = pool(8);
     let ready = ready(&pool);
     for _ in 0..3 {

@@ -30,7 +30,7 @@ fn leaves(table: &RootTable<El1And0, Tables<'static, 'static, &'static Lists, Cp
 }
 
 #[test]
-fn a_noted_table_holds_what_the_crates_own_holds_whatever_is_mapped_split_and_removed() {
+fn a_noted_table_equals_the_crates_own_after_any_change() {
     let pages = at_once();
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for _ in 0..8 {
@@ -79,7 +79,7 @@ fn a_block_that_is_split_is_noted_as_a_whole() {
 }
 
 #[test]
-fn a_mapping_is_changed_by_a_function_and_tables_go_when_a_range_covers_them() {
+fn a_range_is_modified_and_covered_tables_are_freed() {
     let pages = at_once();
     let mut noted = Noted::mapping_with_asid_and_va_range(pages, 1, 0, El1And0, VaRange::Upper);
     let top = (0xffff_0000_u64 << 32) as usize;
@@ -99,7 +99,7 @@ fn a_mapping_is_changed_by_a_function_and_tables_go_when_a_range_covers_them() {
 }
 
 #[test]
-fn a_call_that_finds_no_memory_unwinds_and_leaves_a_tree_that_is_cleared_as_a_whole() {
+fn a_call_without_memory_unwinds_and_the_tree_can_be_cleared() {
     let pages = at_once_of(1 << 20);
     let mut noted = Noted::table_with_va_range(pages, 0, El1And0, VaRange::Lower);
     let huge = range(0, 1 << 30);
@@ -124,7 +124,7 @@ fn a_mapping_that_is_active_is_not_dropped_and_keeps_its_tables() {
 }
 
 #[test]
-fn the_crates_own_mapping_gets_zero_tables_and_gives_them_back_full() {
+fn the_crates_mapping_gets_zero_tables_and_frees_full_ones() {
     let pages = at_once();
     let mut own = Mapping::with_asid_and_va_range(Tables::new(pages), 1, 0, El1And0, VaRange::Lower);
     own.map_range(&range(0, 700 * PAGE), PhysicalAddress(0), flags(), Constraints::NO_BLOCK_MAPPINGS)

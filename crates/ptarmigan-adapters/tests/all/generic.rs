@@ -65,7 +65,7 @@ fn pa(at: usize) -> PhysAddr {
 }
 
 #[test]
-fn a_space_answers_as_the_crates_own_table_whatever_is_done_to_both() {
+fn a_space_answers_as_the_crates_own_table_after_any_change() {
     let pages = at_once();
     let mut numbers = Numbers(13);
     for _ in 0..8 {

@@ -26,7 +26,7 @@ fn pa(at: usize) -> PhysAddr {
 }
 
 #[test]
-fn a_space_answers_as_the_crates_own_table_whatever_is_done_to_both() {
+fn a_space_answers_as_the_crates_own_table_after_any_change() {
     let pages = at_once();
     let mut numbers = Numbers(11);
     for _ in 0..8 {
@@ -136,7 +136,7 @@ fn a_kernels_entries_are_shared_and_stay() {
 }
 
 #[test]
-fn entries_that_are_shared_one_call_after_another_all_stay_the_other_spaces() {
+fn shared_entries_stay_the_other_spaces_after_each_call() {
     let pages = at_once();
     let uppers = [0xffff_8000_0000_0000, 0xffff_ff80_0000_0000];
     let mut kernel = Spaces::try_new().unwrap();

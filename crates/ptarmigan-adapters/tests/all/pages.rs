@@ -78,7 +78,7 @@ fn what_is_noted_is_cleared_and_a_full_table_as_a_whole() {
 }
 
 #[test]
-fn tables_that_are_no_frames_are_refused_and_so_is_the_cpu_of_another_machine() {
+fn tables_that_are_no_frames_and_foreign_cpus_are_refused() {
     let (host, lists) = lists(16 << 20);
     let layout = Layout { levels: 4, table_shift: [14; 5] };
     // SAFETY: 1. to 4. the host's window and frames, and no page is constructed or made.

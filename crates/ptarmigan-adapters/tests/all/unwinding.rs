@@ -294,7 +294,7 @@ fn trees_of_other_crates_lose_no_table_when_memory_ends() {
 }
 
 #[test]
-fn trees_of_other_crates_lose_no_table_when_the_policy_or_the_way_to_a_pin_unwinds() {
+fn foreign_trees_lose_no_table_when_policy_or_pin_unwinds() {
     let points = [
         Point::Alloc,
         Point::Freeing,

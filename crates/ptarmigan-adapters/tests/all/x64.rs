@@ -43,7 +43,7 @@ fn what(result: TranslateResult) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn a_space_translates_as_the_crates_mapper_does_whatever_is_mapped_and_unmapped() {
+fn a_space_translates_as_the_crates_mapper_after_any_change() {
     let pages = at_once();
     let mut numbers = Numbers(7);
     for _ in 0..8 {
@@ -123,7 +123,7 @@ fn cleaned_up_tables_wait_for_the_flush() {
 }
 
 #[test]
-fn an_upper_half_that_is_shared_stays_when_a_space_ends_and_takes_no_pages_by_its_way() {
+fn a_shared_upper_half_outlives_a_space_and_takes_no_pages() {
     let pages = at_once();
     let upper = 0xffff_8000_0000_0000;
     let mut kernel = Space::new(pages).unwrap();

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn running_out_of_pages_ends_a_measurement_and_nobody_waits_for_more() {
+    fn running_out_of_pages_ends_a_measurement_at_once() {
         for case in PageCase::ALL {
             let poor = ArrayYardstick::new(20).expect("memory");
             let measured = poor.measure(case, &Workload { batch: 30, ..TINY });

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_never_dearer_than_everything_where_everything_is_the_range_over_it() {
+    fn a_range_costs_at_most_a_full_flush_of_the_same_range() {
         let report = run(&load("power3-2001").unwrap()).unwrap();
         let [range, everything] = ["range-1024", "kernel-full"]
             .map(|case| report.rows.iter().find(|row| row.case == case).unwrap().value);

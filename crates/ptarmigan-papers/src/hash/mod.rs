@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_fits_a_terminal_and_a_rule_without_costs_prices_nothing() {
+    fn the_table_fits_a_terminal_and_free_rules_price_nothing() {
         let plain = bench().text().to_string();
         assert!(plain.lines().all(|line| line.chars().count() <= 80), "{plain}");
         assert!(run_with(&load("linux-33").unwrap(), 1024).unwrap_err().contains("no costs"));

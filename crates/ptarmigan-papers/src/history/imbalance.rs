@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_change_of_2008_bounds_the_share_whatever_the_number_of_cpus() {
+    fn the_2008_change_bounds_the_share_for_any_number_of_cpus() {
         for lists in 1..=3 {
             let bound = f64::from(lists) / (16.0 + f64::from(lists));
             let shares: Vec<f64> = CPUS.map(|cpus| share(Rules::V2008, cpus, lists)).to_vec();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_historic_lists_keep_is_within_one_percent_of_the_closed_form() {
+    fn historic_lists_keep_the_closed_form_within_1_percent() {
         for lists in 1..=3 {
             let rows = one_node(lists, &CPUS, BYTES).expect("the machines run");
             assert_eq!(rows.len(), 5 * CPUS.len());
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_of_2008_is_on_the_way_to_the_fixed_point_of_2_6_24_and_out_of_reach_of_v5() {
+    fn the_2008_report_fits_2_6_24_and_not_v5() {
         // A sixteenth of the machine, as the host of the tests may be small.
         let shape = MachineShape { bytes: REPORT.bytes / 16, free: REPORT.free.map(|n| n / 16), ..REPORT };
         let (rows, moment) = report_of_2008(1, shape, REPORT_KEPT / 16).expect("the machine runs");

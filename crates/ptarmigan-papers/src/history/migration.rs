@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_rest_on_foreign_nodes_in_2008_and_neither_before_nor_here() {
+    fn pages_rest_on_foreign_nodes_in_2008_alone() {
         let report = run().expect("the machines run");
         assert_eq!(report.rows.len(), NODES.len() * CHILDREN.len() * 5);
         assert!(

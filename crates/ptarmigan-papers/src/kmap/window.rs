@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_plan_takes_the_stale_slots_and_only_the_window_takes_others_which_come_back_by_a_fault() {
+    fn every_plan_takes_stale_slots_and_only_the_window_others() {
         let window = RealWindow::new().unwrap();
         assert!(present(&window).iter().all(|present| !present));
         let mut stale = window.set();

@@ -184,7 +184,7 @@ mod tests {
     const BARE: LowMemory = LowMemory { bytes: LOW, kernel: 0, spaces: 0, mapped: Some(100) };
 
     #[test]
-    fn low_memory_full_of_tables_maps_384_gib_and_a_tenth_of_that_sparsely() {
+    fn low_memory_of_tables_maps_384_gib_or_a_tenth_sparsely() {
         let tables = LOW / FRAME;
         assert_eq!(tables, 196_608);
         assert_eq!((span(), entries()), (2 * MIB, 512));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn page_records_take_four_times_what_dense_tables_do_and_64_gib_leave_128_mib() {
+    fn page_records_take_4_times_dense_tables_and_leave_128_mib() {
         // RAM, dense tables, their share of low memory in tenths of a percent, records, the rest of
         // low memory, and the sharing at which tables take a quarter of it.
         for (ram, dense, share, records, left, quarter) in [
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_pins_1536_tables_with_6_mib_and_128_of_them_exhaust_low_memory() {
+    fn spaces_pin_1536_tables_and_128_spaces_exhaust_low_memory() {
         assert_eq!(most_leaf_tables(), 1536);
         assert_eq!(most_leaf_tables() * FRAME, 6 * MIB, "a page in each");
         assert_eq!(128 * most_leaf_tables(), LOW / FRAME);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_all_high_memory_fill_the_room_at_the_sharing_that_exhausts_it() {
+    fn tables_of_high_memory_fill_the_room_at_exhausting_sharing() {
         let low = LowMemory { bytes: LOW, kernel: 80 * MIB, spaces: 128, mapped: None };
         for ram in [1, 2, 4, 8, 16, 32, 64].map(|gib| gib * GIB) {
             for records in Records::ALL {

@@ -15,7 +15,7 @@ fn holt_s_program_runs_on_every_machine() {
 
 #[cfg(not(feature = "formats"))]
 #[test]
-fn a_machine_that_the_build_lacks_is_refused_with_the_way_to_get_it() {
+fn a_machine_missing_in_the_build_is_refused_with_a_remedy() {
     for arch in ["i386-pae"].iter().chain(&MORE) {
         let ran = ptarmigan(&["holt", "--arch", arch]);
         assert_eq!((ran.status, ran.out.as_str(), ran.err.lines().count()), (Some(1), "", 1), "{}", ran.err);

@@ -28,7 +28,7 @@ impl Rows {
 }
 
 #[test]
-fn each_placement_makes_the_same_tables_and_only_high_ones_take_windows() {
+fn placements_make_equal_tables_and_only_high_take_windows() {
     let fixture = shipped("fixture.ptrace");
     let args = ["--part", "time", "--trace", &fixture, "--memory", "64M", "--low", "16M"];
     let rows = Rows::of(&args);
@@ -52,7 +52,7 @@ fn each_placement_makes_the_same_tables_and_only_high_ones_take_windows() {
 }
 
 #[test]
-fn auto_finishes_where_nohigh_dies_and_the_model_says_about_when() {
+fn auto_finishes_where_nohigh_dies_as_the_model_says() {
     let args = ["--part", "memory", "--ram", "4G,16G", "--one-in", "1,10,64"];
     let rows = Rows::of(&args);
     let (mut died, mut lasted) = (0, 0);

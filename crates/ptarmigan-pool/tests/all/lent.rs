@@ -37,7 +37,7 @@ fn write(buffer: NonNull<[u8]>, byte: u8) {
 }
 
 #[test]
-fn a_raw_page_keeps_the_memory_when_all_others_have_let_go_of_the_pool() {
+fn a_raw_page_keeps_the_memory_after_all_other_users() {
     let pool = pool(4);
     let weak = Arc::downgrade(&pool);
     let raw = pool.arc_page().expect("4 fit").into_raw_prefix(1500);
@@ -115,7 +115,7 @@ fn a_shared_stack_that_is_raw_is_known_as_kept() {
 }
 
 #[test]
-fn the_memory_of_an_address_outlives_its_pool_and_the_rest_goes_back() {
+fn an_addresss_memory_outlives_its_pool_and_the_rest_is_freed() {
     let pool = PagePool::new(config(4)).expect("the host has that much address space");
     let kept = pool.page().expect("4 fit").into_raw().base();
     let mut other = pool.page().expect("4 fit");
@@ -172,7 +172,7 @@ fn no_memory_goes_back_while_a_region_exists() {
 }
 
 #[test]
-fn a_pool_that_may_keep_nothing_clears_pages_while_a_region_exists() {
+fn a_pool_without_budget_clears_pages_during_a_region() {
     let pool = PagePool::new(PoolConfig { keep: 0, ..config(1) }).expect("it is small");
     let region = pool.region().expect("this is no child");
     for turn in 0..3 {

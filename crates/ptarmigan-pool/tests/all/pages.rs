@@ -117,7 +117,7 @@ fn every_page_is_zero_however_its_last_user_wrote_to_it() {
 }
 
 #[test]
-fn a_page_that_was_kept_as_an_address_is_out_until_it_is_a_page_again() {
+fn a_page_kept_as_an_address_is_out_until_it_is_a_page_again() {
     let pool = pool(64 * KIB);
     for _ in 0..3 {
         let kept = pool.page().expect("16 fit").into_raw();
@@ -153,7 +153,7 @@ fn a_page_knows_how_far_it_was_lent_for_writing() {
 #[test]
 #[should_panic(expected = "is not in its state")]
 #[cfg(debug_assertions)]
-fn a_page_given_back_as_clean_that_is_not_is_noticed_in_debug_builds() {
+fn a_dirty_page_given_back_as_clean_panics_in_debug_builds() {
     let pool = pool(64 * KIB);
     let mut page = pool.page().expect("16 fit");
     page[3000] = 1;
@@ -554,7 +554,7 @@ fn several_pools_of_one_thread_keep_apart() {
 }
 
 #[test]
-fn a_thread_s_place_in_one_pool_is_not_taken_for_that_in_another() {
+fn a_threads_slots_in_two_pools_are_not_confused() {
     let pools: Vec<_> = (0..32).map(|_| pool(MIB)).collect();
     let (ours, theirs) = pools.split_at(16);
     // This thread comes first in one half, the other one in the other half.

@@ -150,7 +150,7 @@ fn for_every_k(point: Point, out: usize) -> usize {
 }
 
 #[test]
-fn a_pool_of_pages_loses_none_wherever_code_of_the_caller_fails_or_unwinds() {
+fn a_pool_loses_no_page_when_callers_fail_or_unwind() {
     for refuses in [false, true] {
         REFUSES.set(refuses);
         assert!(for_every_k(Point::PageConstruct, 0) > 20);

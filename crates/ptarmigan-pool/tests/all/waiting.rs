@@ -164,7 +164,7 @@ fn is_served_by(work: impl FnOnce(&PagePool) + Send) -> bool {
 }
 
 #[test]
-fn pages_of_an_idle_thread_serve_a_future_as_soon_as_it_hands_over_or_does_anything() {
+fn an_idle_threads_pages_serve_a_future_at_its_next_call() {
     assert!(is_served_by(PagePool::hand_over));
     assert!(is_served_by(|pool| drop(pool.page().expect("it has some"))));
     assert!(is_served_by(|pool| {
@@ -437,7 +437,7 @@ fn stress(pages: usize, threads: usize, tasks: usize, turns: usize) {
 }
 
 #[test]
-fn many_tasks_on_several_threads_share_few_pages_and_none_waits_for_ever() {
+fn many_tasks_share_few_pages_without_starvation() {
     stress(1, 3, 16, 300);
     stress(5, 4, 40, 300);
     stress(40, 3, 64, 300);

@@ -113,7 +113,7 @@ fn the_stops_of_the_recorder_are_taken_off() {
 }
 
 #[test]
-fn the_line_has_no_share_of_a_cpu_time_that_is_that_of_the_fewest() {
+fn the_line_has_no_share_of_cpu_time_of_few_processes() {
     // Two processes that go on, and one that has ended.
     let mut events = exec(0, "server").to_vec();
     events.extend([clone(0, 1, CloneKind::Fork), clone(0, 2, CloneKind::Fork)]);

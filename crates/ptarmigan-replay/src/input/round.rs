@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_page_is_of_the_first_area_with_the_permissions_of_both() {
+    fn a_shared_page_is_the_first_areas_with_both_permissions() {
         let events = rounded(&[
             map(8, 2, RX),
             map(10, 7, RW),

@@ -330,7 +330,7 @@ mod tests {
     use ptarmigan_trace::Locking;
 
     #[test]
-    fn calls_that_fail_half_way_ask_for_huge_pages_and_lock_before_they_fail() {
+    fn calls_failing_half_way_advise_and_lock_before_they_fail() {
         let failed = |call| Kind::Failed { errno: libc::ENOMEM as u8, call };
         let (start, pages) = (0, 4);
         let advice = |advice: i32| failed(FailedCall::Madvise { start, pages, advice: advice as u16 });

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_the_host_cannot_hold_is_refused_with_its_cost_and_what_to_do() {
+    fn a_machine_too_large_for_the_host_is_refused_with_a_remedy() {
         let refused = cost(MOST, 1, Some(24 << 30)).expect_err("32 GiB are more than 24");
         assert_eq!(
             refused.message(),

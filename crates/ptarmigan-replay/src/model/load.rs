@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_a_models_size_is_refused_before_it_is_read() {
+    fn irregular_and_too_large_files_are_refused_as_models() {
         let said = |name: &str| load(name).map(|_| ()).unwrap_err().to_string();
         assert!(said("/dev/zero").contains("/dev/zero: not a regular file"), "{}", said("/dev/zero"));
         let dir = std::env::temp_dir();

@@ -131,7 +131,7 @@ mod tests {
     use super::Progress;
 
     #[test]
-    fn who_waits_wakes_up_when_the_post_is_reached_or_the_replay_is_stopped() {
+    fn waiters_wake_at_the_milestone_or_when_stopped() {
         let progress = Progress::new(2);
         std::thread::scope(|scope| {
             scope.spawn(|| {

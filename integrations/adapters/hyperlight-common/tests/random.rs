@@ -98,7 +98,7 @@ fn random_operations_in_place_are_silent() {
 }
 
 #[test]
-fn tables_of_a_snapshot_are_copied_up_to_the_root_and_left_as_they_were() {
+fn snapshot_tables_are_copied_up_to_the_root_and_unchanged() {
     for seed in 1..=8 {
         let (machine, mut random) = (machine(seed), Random(seed));
         let tables = Tables::new(&machine).unwrap();

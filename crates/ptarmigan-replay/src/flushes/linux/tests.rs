@@ -51,7 +51,7 @@ fn an_unknown_reason_is_named_and_counted_nowhere() {
 }
 
 #[test]
-fn a_flush_belongs_to_the_call_before_it_and_a_page_to_its_fault() {
+fn a_flush_belongs_to_its_call_and_a_page_to_its_fault() {
     let events = [MUNMAP, flush(4, 0), flush(3, 0), COPY, flush(4, 1), flush(3, 1), FAULT];
     assert_eq!(
         causes(&events),

@@ -52,7 +52,7 @@ fn a_note_tells_the_object_of_the_pages_that_it_is_about() {
 }
 
 #[test]
-fn areas_from_before_the_recording_are_of_all_kinds_until_a_note_tells() {
+fn areas_from_before_the_recording_are_of_all_kinds_until_noted() {
     let exec = |arg_pages| Kind::Exec { stack_end: 1 << 30, arg_pages };
     let area = |start, kind| Kind::Area { start, pages: 4, prot: Prot(3), kind };
     let areas = [area(10, AreaKind::File), area(20, AreaKind::Anon), area(30, AreaKind::File)];
