@@ -25,7 +25,8 @@ pub type Parts<F, S, O = NoObjects> = MachineParts<'static, F, DirectMap, S, O>;
 /// Their lists of tables.
 pub type Lists<F, S, O = NoObjects> = &'static <Parts<F, S, O> as machine::Machine>::Policy;
 
-/// The number of the part [left out](crate::negative_controls) in which fresh pages are not cleared.
+/// The number of the part [left out](crate::negative_controls) in which fresh pages are not
+/// cleared.
 pub const CLEAR: u32 = 0;
 /// The number of the part in which copy-on-write does not copy the content.
 pub const COPY: u32 = 1;

@@ -121,8 +121,8 @@ pub(super) fn entry<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: u
     let guard = window.open_low(at);
     let slot = guard.base().cast::<F::Slot>().wrapping_add(index);
     // SAFETY: the window reaches the table (`Setup::build_in`, point 2), which is aligned to its
-    // size (`check_kernel_root`, `KernelTables::shown`) and has more entries than `index`. Entries are
-    // atomics of this type.
+    // size (`check_kernel_root`, `KernelTables::shown`) and has more entries than `index`. Entries
+    // are atomics of this type.
     unsafe { &*slot }.load()
 }
 

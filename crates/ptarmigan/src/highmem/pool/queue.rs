@@ -88,8 +88,8 @@ struct Ends {
     last: *const Waiter,
 }
 
-// SAFETY: the pointers are to waiters that stay until they have left the queue (`QueuePlace`); they are
-// followed under the lock alone, and the cells in a waiter are used under the lock alone.
+// SAFETY: the pointers are to waiters that stay until they have left the queue (`QueuePlace`); they
+// are followed under the lock alone, and the cells in a waiter are used under the lock alone.
 unsafe impl Send for Ends {}
 
 /// A queue of callers that sleep for a slot of a pool.

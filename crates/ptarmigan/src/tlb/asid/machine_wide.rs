@@ -4,8 +4,8 @@
 //!
 //! 1. Numbers are handed out in *generations* (not those of a space). Within one, no number is
 //!    handed out twice; a space keeps its number for as long as its generation lasts, loaded or
-//!    not. A number and its generation are one value, a [`NumberTag`], of which no other space ever has
-//!    the same.
+//!    not. A number and its generation are one value, a [`NumberTag`], of which no other space ever
+//!    has the same.
 //! 2. When all numbers are taken, a new generation begins: the *rollover*. A space that some CPU
 //!    has loaded last keeps its number, which this CPU may be using at this instant. All others
 //!    lose theirs.
