@@ -37,6 +37,7 @@ mod ipi;
 mod machine;
 mod mapping;
 mod slots;
+pub mod test;
 
 pub use highmem::{
     HighConfig, HighError, HighMachine, HighMemory, HighSlots, HostTables, Kmap, KmapCounts, RealSlots,

@@ -3,18 +3,19 @@ use super::host::{Host, HostError};
 use super::ipi::{Delivery, Messages, Wired};
 use super::slots::CpuSlot;
 use ptarmigan::addr::Pfn;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned, WrongMachine};
+use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::{Format, Formats};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{SpaceMachine, ZeroBlock};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// The absent MMU of a hosted machine: no hardware walks its tables, so there is no translation to
-/// invalidate.
+/// invalidate. As an [`Ipi`] it sends no interrupt, for a machine of one CPU that is put together
+/// without a [`HostMachine`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTlb;
 
@@ -32,6 +33,10 @@ unsafe impl Mmu for NoTlb {
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
     #[inline]
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+}
+
+impl Ipi for NoTlb {
+    fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
 }
 
 /// A way for a hosted machine to reach its tables.

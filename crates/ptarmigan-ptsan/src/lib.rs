@@ -79,7 +79,6 @@ mod memory;
 mod mmu;
 mod pages;
 mod store_hook;
-mod traits;
 
 pub use arch::Watchable;
 pub use block::HashMemory;
@@ -87,5 +86,5 @@ pub use conform::{Nonconforming, conform, conforms_to};
 pub use hashed::{HashUse, HashedMmu, hash_size};
 pub use memory::HostMemory;
 pub use mmu::SoftMmu;
+pub use ptarmigan_hosted::test::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled};
 pub use store_hook::{Told, ToldSlot};
-pub use traits::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled};

@@ -2,7 +2,6 @@
 use crate::block::HashMemory;
 use crate::memory::HostMemory;
 use crate::store_hook;
-use crate::traits::{Interrupting, MmuTraits};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Format, Formats};
@@ -10,6 +9,7 @@ use ptarmigan::page::{Level, MAX_LEVELS};
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::Host;
+use ptarmigan_hosted::test::{Interrupting, MmuTraits};
 use ptsan::{Access, Barrier, ByGuestAddress, Config, Content, Flush, Sanitizer, Target};
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard};

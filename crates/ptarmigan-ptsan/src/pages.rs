@@ -1,12 +1,12 @@
 //! The pages of a policy, reported to the sanitizer.
 use crate::mmu::SoftMmu;
-use crate::traits::MmuTraits;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Policy};
+use ptarmigan_hosted::test::MmuTraits;
 use ptsan::Content;
 
 fn bytes<F: Format>(level: Level) -> u64 {

@@ -28,7 +28,7 @@ pub struct Ticket {
 }
 
 /// The translations that one CPU must forget, now.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalidation {
     /// The space.
     pub space: SpaceId,

@@ -1,8 +1,8 @@
 //! Describes the MMUs of machines to the library.
 use ptarmigan::tlb::Structures;
 
-/// Properties of the MMUs that a [`SoftMmu`](crate::SoftMmu) stands for, as the library sees them:
-/// the constants of [`Mmu`](ptarmigan::tlb::Mmu) by the same names.
+/// Properties of the MMUs that a double stands for, as the library sees them: the constants of
+/// [`Mmu`](ptarmigan::tlb::Mmu) by the same names.
 pub trait MmuTraits: 'static {
     /// See [`Mmu::BROADCASTS`](ptarmigan::tlb::Mmu::BROADCASTS).
     const BROADCASTS: bool;
@@ -11,7 +11,7 @@ pub trait MmuTraits: 'static {
     /// See [`Mmu::NEEDS_ENTRY_VALID`](ptarmigan::tlb::Mmu::NEEDS_ENTRY_VALID).
     const NEEDS_ENTRY_VALID: bool;
     /// An invalidation of pages by address names their level, and need not reach pages of another
-    /// one: AArch64 with FEAT_TTL.
+    /// one: AArch64 with FEAT_TTL. Of interest for `ptarmigan_ptsan::SoftMmu`, which knows levels.
     const NAMES_LEVELS: bool = false;
 }
 
