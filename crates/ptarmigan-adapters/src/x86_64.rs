@@ -19,7 +19,7 @@
 //! let flags = Flags::PRESENT | Flags::WRITABLE | Flags::USER_ACCESSIBLE;
 //! // SAFETY: no program runs in the space.
 //! unsafe { space.map_to(page, frame, flags) }.map_err(|e| format!("{e:?}"))?.ignore();
-//! drop(space); // four tables go back, of each of which one line was cleared
+//! drop(space); // four tables go back; one line of each was cleared
 //! # Ok(())
 //! # }
 //! ```
