@@ -154,8 +154,8 @@ pub(super) struct TreeOn<'t, 'm, P, N, E> {
     allow(dead_code, reason = "each crate uses its part")
 )]
 impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
-    /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes its line
-    /// and those of the entries above it. Stops at a large page. Returns false if there is no
+    /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes the lines
+    /// of it and of the entries above it. Stops at a large page. Returns false if there is no
     /// memory, where tables that were made stay, and if the root's entry [is
     /// another's](Tree::is_shared).
     #[inline]
@@ -300,8 +300,8 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
         cuts(start) || (start ^ last >= 1 << FRAME_SHIFT && cuts(last))
     }
 
-    /// Has the root's entries in `bytes` lead where those of the root at `from` lead, beside those
-    /// that earlier calls have shared.
+    /// Links the tables of the root at `from` in the root's entries in `bytes`. Entries that
+    /// earlier calls have shared stay shared.
     ///
     /// # Safety
     ///

@@ -126,8 +126,8 @@ unsafe impl Entries for Words {
     }
 }
 
-/// An address space of four levels, with tables that the space makes, notes and takes apart.
-/// Entries are those of the crate's [`MappedPageTable`].
+/// An address space of four levels, with tables that the space makes, notes and takes apart. It has
+/// the same entries as the crate's [`MappedPageTable`].
 pub struct Space<'a, 'm, P: Policy, N: WithPin> {
     pages: &'a Pages<'m, P, N>,
     tree: Tree,

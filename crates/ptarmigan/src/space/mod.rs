@@ -59,7 +59,7 @@ pub use zero_block::ZeroBlock;
 use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::machine::Machine;
 
-/// The requirements of a space on a machine, beyond those of tables.
+/// The requirements of a space on a machine, beyond the requirements of its tables.
 ///
 /// # Safety
 ///

@@ -36,7 +36,7 @@ impl ZeroBlock {
         Some(Pfn(self.0.load(Ordering::Acquire))).filter(|first| *first != Pfn::NONE)
     }
 
-    /// Returns how many frames of `frames`, those of its machine, it has.
+    /// Returns its number of frames. `frames` are its machine's.
     pub fn frames(&self, frames: &Frames) -> u32 {
         self.first().map_or(0, |first| 1 << frames.meta(first).order())
     }

@@ -24,8 +24,7 @@ mod spin;
 pub use interrupts::{AlreadyInstalled, InterruptMask, install_interrupt_mask};
 pub use spin::{SpinLock, SpinLockGuard};
 
-/// The atomics of `core`; those of the model checker when the library is built for it
-/// (`--cfg loom`).
+/// The atomics of `core`, or of the model checker when the library is built for it (`--cfg loom`).
 pub mod atomic {
     #[cfg(loom)]
     pub use super::model::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence};

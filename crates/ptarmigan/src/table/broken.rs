@@ -47,8 +47,9 @@ where
     T: Fn(Level, u64) -> Option<Node<'w, F, W>>,
 {
     find: T,
-    /// Addresses, with the level and notes in their lowest bits, which are 0 in those of pages, and
-    /// old entries; those from `len` on are of no use. For a group, the leaf of its first entry.
+    /// Addresses, with the level and notes in their lowest bits, which are 0 in addresses of pages,
+    /// and old entries. Elements from `len` on are unused. For a group, the leaf of its first
+    /// entry.
     pages: [(u64, u64); N],
     len: usize,
     /// Whether groups are made with the hint.

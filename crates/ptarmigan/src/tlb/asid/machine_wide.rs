@@ -126,7 +126,7 @@ struct Apart(Tag);
 /// The last number that a CPU used, as a rollover found it.
 #[derive(Clone, Copy)]
 struct Kept {
-    /// The tag; that of the current generation, if its space has been loaded in it.
+    /// The tag; of the current generation, if its space has been loaded in it.
     tag: u64,
     /// The CPU still holds translations from before the last rollover.
     behind: bool,
