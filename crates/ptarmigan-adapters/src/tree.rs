@@ -1,6 +1,18 @@
 //! Trees of other crates' entries, with 512 entries of 8 bytes in a table: makes the tables that an
 //! operation needs, notes the lines that it is about to write, and takes a tree apart by the lines
 //! that were noted.
+//!
+//! ```text
+//!  grow     alloc: a table of zeroes ── fence(Release) ── link written ──> a walker sees zeroes
+//!  note     touched: the line ── the crate writes the entry
+//!  end      lines that were noted ── entries found, cleared ──> tables go back, all zero
+//! ```
+//!
+//! # Why
+//!
+//! Crates clear each new table and give tables back full, so that lists alone gain little. If the
+//! tables are there before the crate looks, it does not make or clear any. A walker may follow the
+//! new link at once: without the fence it could read what the page held before it was cleared.
 use crate::Pages;
 use core::mem::{ManuallyDrop, forget};
 use core::ops::Range;
