@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Mapping    arena: all frames of the machine ──> window ──> the library writes entries, release
-//!  HostWords                                                  read, exchange: as an MMU, acquire <──┘
+//!  HostWords  read, exchange: as an MMU, acquire <──────────────────────────────────────────────┘
 //!  audit      spaces ended, lists drained ──> free frames = expected? else Missing
 //! ```
 //!

@@ -91,16 +91,19 @@ impl Module {
         let code = code.join("\n");
         let all = tokens::tokens(&code);
         let text = |at: usize| all.get(at).map_or("", |token| token.text);
-        let is_value = |at: usize| {
-            matches!(text(at + 1), ")" | ",")
-                && (matches!(text(at - 1), "(" | ",") || (text(at - 1), text(at - 2)) == (":", ":"))
-        };
-        let (mut orderings, mut ends, mut locks) = (0, 0, 0);
-        for at in 2..all.len() {
+        let (mut orderings, mut ends, mut locks, mut open) = (0, 0, 0, Vec::new());
+        for at in 0..all.len() {
+            let before = |n: usize| at.checked_sub(n).map_or("", text);
             match text(at) {
-                "Acquire" | "Release" | "AcqRel" | "SeqCst" if is_value(at) => orderings += 1,
+                bracket @ ("(" | "[" | "{") => open.push(bracket),
+                ")" | "]" | "}" => drop(open.pop()),
+                "Acquire" | "Release" | "AcqRel" | "SeqCst" => {
+                    let is_whole = before(2) == ":" && before(3) == "Ordering";
+                    let is_argument = matches!(before(1), "(" | ",") && matches!(text(at + 1), ")" | ",");
+                    orderings += usize::from(is_whole || is_argument && open.last() == Some(&"("));
+                }
                 "Drop" if text(at + 1) == "for" => ends += 1,
-                "lock" if text(at - 1) == "." => locks += 1,
+                "lock" if before(1) == "." => locks += 1,
                 _ => {}
             }
         }
@@ -381,7 +384,7 @@ fn sender() {}
         for text in [
             "fn f() { x.load(Relaxed); y.load(Acquire) }",
             "impl Drop for A {}",
-            "enum Op { Acquire, Release { at: u32 } }\nfn f(a: Acquire<'_>) {}",
+            "enum Op { Acquire, Release, Stay }\nfn f(a: Acquire<'_>) { g(Op::Acquire, Op::Release) }",
             "use std::sync::atomic::Ordering::{AcqRel, Acquire};\n// x.swap(Acquire, Acquire)",
             "fn f() { a.lock(); b.lock(); c.lock(); }",
             "unsafe trait T {}",
