@@ -12,7 +12,7 @@
 //!
 //! Crates clear each new table and give tables back full, so that lists alone gain little. If the
 //! tables are there before the crate looks, it does not make or clear any. A walker may follow the
-//! new link at once: without the fence it could read what the page held before it was cleared.
+//! new link at once: without the fence it could read the page's bytes from before it was cleared.
 use crate::Pages;
 use core::mem::{ManuallyDrop, forget};
 use core::ops::Range;

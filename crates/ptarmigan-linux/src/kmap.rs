@@ -21,12 +21,12 @@
 //!
 //! # Why
 //!
-//! The comparison is with a release, so the rules must be those of its `mm/highmem.c`; a
-//! [`FlushRule`] says of which release. Two things differ. Linux flushes with the lock held. Here a
-//! CPU that waits for the lock would not answer the flush, so the lock is released and the pool
-//! marked as being swept; others wait for that mark as they would for the lock. And Linux wakes all
-//! sleepers at once; here they are woken one after the other, first come first served, because only
-//! one of them can have the slot.
+//! The comparison is with a release, so the rules must follow its `mm/highmem.c`; a [`FlushRule`]
+//! says of which release. Two things differ. Linux flushes with the lock held. Here a CPU that
+//! waits for the lock would not answer the flush, so the lock is released and the pool marked as
+//! being swept; others wait for that mark as they would for the lock. And Linux wakes all sleepers
+//! at once; here they are woken one after the other, first come first served, because only one of
+//! them can have the slot.
 use core::mem::ManuallyDrop;
 use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};

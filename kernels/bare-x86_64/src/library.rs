@@ -2,12 +2,10 @@
 //! come back, and at the end every frame is where it was.
 //!
 //! ```text
-//!  run      CURRENT = state, release ── hook set ── spaces one by one ── hook off ── CURRENT = null
+//!  run      CURRENT = state, release ── hook set ── one_space … ── hook off ── CURRENT = null
 //!  fault    CURRENT: acquire ── null? not ours ──> tree: map a frame ──> the access goes on
+//!  misses   space 0, 1: tables come from the allocator ── space 2 on: none does
 //! ```
-//!
-//! A third line of defence is the count: from the third space on, no table comes from the
-//! allocator.
 //!
 //! # Why
 //!

@@ -3,7 +3,7 @@
 //! ```text
 //!  CPU 0   page of 16-bit code ── number, stack ── reset, start, start ──> waits: ARRIVED > cpu
 //!  CPU n                                             64-bit mode ── arrived: ARRIVED + 1
-//!  CPU 0   10 s without it ──> fail: the reason, and the options of QEMU that help
+//!  CPU 0   5 s without it ──> fail: the reason, and the options of QEMU that help
 //! ```
 //!
 //! # Why

@@ -13,7 +13,7 @@
 //! contender gets its pages back zeroed, even those that clear them again. The hash spreads the
 //! used lines over the sets of the cache, as lines of tables are. More entries would cost all
 //! contenders the same. The compiler's fences are there because it would otherwise free a page
-//! straight out of a register, and measure nothing.
+//! straight out of a register, and the loop would be empty.
 use std::hint::black_box;
 use std::num::NonZeroU64;
 use std::sync::atomic::{Ordering, compiler_fence};

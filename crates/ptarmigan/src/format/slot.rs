@@ -7,7 +7,7 @@
 //! entry that is stored in two halves would show a frame with the permissions of another one. Where
 //! no 64-bit atomic exists, the half with the valid bit is stored last and cleared first. A table
 //! is filled before it is linked, so stores release and loads acquire: otherwise a walker that
-//! finds the link could read what the table held before.
+//! finds the link could read the table's old content.
 //!
 //! Entries that an MMU may change are replaced by `swap` or `exchange`, because a plain store would
 //! lose a dirty bit that was set since the load.

@@ -22,10 +22,10 @@
 //!
 //! A reader takes no lock and stores to its CPU's own cell only, because page faults and profilers
 //! read tables far more often than an operation frees one. A count of readers of each space would
-//! be one line that all CPUs write. The epoch is what ends the waiting: without it new readers,
-//! which cannot find the table, would keep a flush waiting for ever. Both sides store first and
-//! look second, with one total order (`SeqCst`). Otherwise a reader could read an entry before its
-//! cell is seen, and the flush would free the table under it.
+//! be one line that all CPUs write. The epoch ends the waiting: without it new readers, which
+//! cannot find the table, would keep a flush waiting for ever. Both sides store first and look
+//! second, with one total order (`SeqCst`). Otherwise a reader could read an entry before its cell
+//! is seen, and the flush would free the table under it.
 use super::error::TlbRefusal;
 use super::id::SpaceId;
 use super::space::SpaceTlb;

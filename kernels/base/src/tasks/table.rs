@@ -3,7 +3,7 @@
 //! ```text
 //!  start ──> Ready ── dequeue ──> Running ── trap ──┬─> Resume
 //!              ^                                    ├─> GiveWay: enqueue
-//!              │ enqueue, wake                      ├─> Waiting, Paused: until another task wakes it
+//!              │ enqueue, wake                      ├─> Waiting, Paused: another task wakes it
 //!              └────────────────────────────────────┴─> Ended: the parent asks for its code
 //!  idle        flag = true ── looks at the queue ── sleep <── wake: flag.swap(false), interrupt
 //! ```

@@ -22,9 +22,9 @@
 //!
 //! A command whose system calls wait for the recorder would stop for ever if the recorder died: the
 //! kernel gives a call that nobody answers no way to go on. A recorder must not be able to do that
-//! to a program, so that a second process holds the listener. It does almost nothing, so it has no
-//! reason to fail. The call that was being answered must be known, because it is no longer in the
-//! listener's queue.
+//! to a program, so that a second process holds the listener. It does very little, so that it has
+//! no reason to fail. The call that was being answered must be known, because it is no longer in
+//! the listener's queue.
 use super::system::notify::{self, Listener, Ready};
 use super::system::signals;
 use ptarmigan_term::print;

@@ -10,8 +10,8 @@
 //!
 //! Slots are taken by rows of 64, one word of the set, so that a CPU takes the lock once for many
 //! maps. A chunk is no larger than a leaf table because a sweep flushes one chunk, and a flush that
-//! names the pages of one table needs one bitmap. Slots whose flush has unwound show nothing, but a
-//! CPU may still know what they showed: they must be flushed before they are free.
+//! names the pages of one table needs one bitmap. After a flush that has unwound, slots are empty,
+//! but a CPU may still know their last frames: they must be flushed before they are free.
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering};
 

@@ -12,10 +12,9 @@
 //!
 //! A flush of all CPUs costs about as much for one slot as for hundreds, so that a sweep takes all
 //! slots of a chunk that have no users. The frame's word is cleared before the entry is removed.
-//! Otherwise a user could join a slot that shows nothing. The lock of the chunk is not held during
-//! the flush, because a CPU that waits for that lock could be one that the flush waits for. A sweep
-//! ahead of need begins when few slots are left: a caller that may not sleep would fail at the last
-//! one.
+//! Otherwise a user could join an empty slot. The lock of the chunk is not held during the flush,
+//! because a CPU that waits for that lock could be one that the flush waits for. A sweep ahead of
+//! need begins when few slots are left: a caller that may not sleep would fail at the last one.
 use super::Pool;
 use super::chunk::{Chunk, SlotBits};
 use super::color::Color;

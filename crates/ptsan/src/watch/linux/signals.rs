@@ -10,11 +10,11 @@
 //!
 //! # Why
 //!
-//! A sanitizer must not change how a program crashes: a fault that is none of its own goes on as if
-//! this handler did not exist. The previous action is known before the handler is installed,
-//! because a fault of another thread may come at once. It is never freed: a handler on another
-//! thread may be reading it, and no lock may be taken there. That leaks one action for each change
-//! of a foreign handler.
+//! A sanitizer must not change how a program crashes: a fault of other code goes on as if this
+//! handler did not exist. The previous action is known before the handler is installed, because a
+//! fault of another thread may come at once. It is never freed: a handler on another thread may be
+//! reading it, and no lock may be taken there. That leaks one action for each change of a foreign
+//! handler.
 use super::registers::{KeepErrno, Registers, SYNCHRONOUS, bit};
 use super::{emulate, step};
 use crate::watch::error::Error;

@@ -13,7 +13,7 @@
 //!
 //! One event for each CPU and task would need a ring for each task: locked memory is limited, 516
 //! KiB for each CPU. So all tasks write into the ring of the CPU they run on, and events that tasks
-//! inherit need no call for a new task. The threads write to files and decode nothing, because a
+//! inherit need no call for a new task. The threads write to files and do not decode, because a
 //! ring that is not emptied in time loses events. Dropping the recording stops the threads and
 //! waits for them. A thread that outlives it would write into a directory that is being removed.
 use super::described::{self, Described, MAPPED};

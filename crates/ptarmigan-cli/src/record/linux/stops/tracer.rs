@@ -16,8 +16,8 @@
 //!
 //! Two threads of one space change it at once, and the kernel orders them by a lock that a tracer
 //! does not see. The ends of the two calls could come in either order, and the replay would unmap
-//! what it has not mapped. So tasks of one thread group take turns in such calls: the order in
-//! which they are recorded must be the one that took place. That makes a program with many such
+//! pages that it has not mapped. So tasks of one thread group take turns in such calls: the order
+//! in which they are recorded must be the one that took place. That makes a program with many such
 //! calls slower, and the report says by how much. Tracepoints need no turns: prefer them.
 use super::callers::AtStops;
 use super::calls::{self, Exiting, Looked, Pending};
