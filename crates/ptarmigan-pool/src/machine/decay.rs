@@ -18,10 +18,9 @@
 //! # Why
 //!
 //! The least number of pages in an interval is the number that was never needed in it: giving back
-//! exactly these costs no later miss if the load repeats. jemalloc and Linux's page cache decay by
-//! time in the same spirit. There is no thread of the pool's own, because a library must not start
-//! one. The work is bounded for each call, so that no call is as slow as the return of all pages
-//! would be.
+//! exactly these costs no later miss if the load repeats. It is the working set of Bonwick and
+//! Adams. There is no thread of the pool's own, because a library must not start one. The work is
+//! bounded for each call, so that no call is as slow as the return of all pages would be.
 use super::{Core, lock};
 use crate::seats;
 use crate::state::PageState;

@@ -28,13 +28,12 @@
 //!    this step.
 //!
 //! ```text
-//!  CPU 0 flushes           CPU 1 active              CPU 2 lazy, tables freed    CPU 3 lazy
+//!  CPU 0 flushes             CPU 1, active             CPU 2, lazy
 //!  clear entries, raise
-//!  ask 1 and 2     ──────> invalidate, generation
-//!                  ──────────────────────────────>   unload: leaves the space
-//!  reuse the pages <────── answers <──────────────   answers                     not disturbed
-//!                                                                                looks when it
-//!                                                                                runs again
+//!  ask the active CPUs ────> invalidate, generation    not disturbed: looks when it runs again
+//!    tables were unlinked ─────────────────────────>   unload: leaves the space
+//!  all have answered   <──── answers <──────────────   answers
+//!  reuse the pages
 //! ```
 //!
 //! Instead of step 3, a flush may be [left](Tlb::catch_up) to the active CPUs, where the calls of a

@@ -9,11 +9,10 @@
 //! | n, from 2 on | shows a frame that has n - 1 users |
 //!
 //! ```text
-//!         acquire, publish             join                 leave
-//!    0 ───────────────────────> 2 <──────────> n, from 3   ──────> 1 (stale)
-//!    ^                          ^                                  │  │
-//!    │                          └──────── join: no flush ──────────┘  │
-//!    └──────────── give_flushed <── flush, all CPUs <── expire ───────┘  (a sweep of a chunk)
+//!  acquire, publish   0 ──> 2        the frame's word names the slot
+//!  join               n ──> n + 1    from 1 on: the same address, no flush
+//!  leave              n ──> n - 1    down to 1: stale
+//!  sweep              1 ──> 0 ── expire ── flush of all CPUs ── give_flushed ──> free
 //! ```
 //!
 //! A slot goes from 1 to 0 by a *sweep*, with a flush in between (I11). A frame that is mapped
