@@ -58,8 +58,7 @@ const LINES: usize = 3;
 /// Words of the code in a drawing, at least.
 const WORDS: usize = 3;
 /// Parts of arrows and boxes.
-const DRAWN: [&str; 14] =
-    ["->", "<-", "=>", "--", "→", "←", "↑", "↓", "─", "│", "|", "└", "▲", "▼"];
+const DRAWN: [&str; 14] = ["->", "<-", "=>", "--", "→", "←", "↑", "↓", "─", "│", "|", "└", "▲", "▼"];
 
 /// A module of a crate.
 #[derive(Debug, Default)]
@@ -188,9 +187,8 @@ fn is_why(heading: &str) -> bool {
 fn has_words(text: &str, part: &str) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     let text = text.to_lowercase();
-    text.match_indices(part).any(|(at, _)| {
-        !text[..at].ends_with(is_letter) && !text[at + part.len()..].starts_with(is_letter)
-    })
+    text.match_indices(part)
+        .any(|(at, _)| !text[..at].ends_with(is_letter) && !text[at + part.len()..].starts_with(is_letter))
 }
 
 /// Counts the sentences of four words or more.
@@ -402,7 +400,11 @@ fn send(request: &AtomicU32, flag: &AtomicBool) {
             ("reads the request. With", "reads it. So. With", ""),
             ("──┐", "   ", "neither a drawing of its code nor an example"),
             ("```text", "```ignore", "neither a drawing of its code nor an example"),
-            ("//! flag.store      ──┴─> flag.load, request.load\n", "", "neither a drawing of its code nor an example"),
+            (
+                "//! flag.store      ──┴─> flag.load, request.load\n",
+                "",
+                "neither a drawing of its code nor an example",
+            ),
         ] {
             assert!(MAILBOX.contains(part), "{part}");
             let expected: &[&str] = if lacking.is_empty() { &[] } else { &[lacking] };
@@ -435,10 +437,10 @@ fn send(request: &AtomicU32, flag: &AtomicBool) {
         let home = MAILBOX.replace("Passes requests.", "Passes requests: see `flag`.");
         let small = "fn f() { flag.swap(a, AcqRel); flag.load(Ordering::Acquire) }\n";
         let failing = |files: &[(&str, &str)]| {
-            lacks(files).into_iter().filter(|(_, lacks)| !lacks.is_empty()).map(|(file, _)| file).collect()
+            let failing = lacks(files).into_iter().filter(|(_, lacks)| !lacks.is_empty());
+            failing.map(|(file, _)| file).collect::<Vec<_>>()
         };
-        let none: Vec<String> = Vec::new();
-        assert_eq!(failing(&[("a/mod.rs", &home), ("a/flag.rs", small)]), none);
+        assert_eq!(failing(&[("a/mod.rs", &home), ("a/flag.rs", small)]), [""; 0]);
         assert_eq!(failing(&[("a/mod.rs", MAILBOX), ("a/sent.rs", small)]), ["a/sent.rs"]);
         assert_eq!(failing(&[("a/mod.rs", &home), ("a/b/flag.rs", small)]), ["a/b/flag.rs"]);
         let large = small.repeat(OWN / 2);
