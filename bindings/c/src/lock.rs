@@ -1,4 +1,17 @@
 //! Calls on one object take turns.
+//!
+//! ```text
+//!  CPU 0   begin: compare_exchange(0 -> 1) ── the call ── drop: store(0), release ──┐
+//!  CPU 1   begin: refused ── pause: answers requests ── … ── compare_exchange(0 -> 2) <┘
+//!  CPU 0   begin, from a callback of its own call: Busy
+//! ```
+//!
+//! # Why
+//!
+//! C code cannot show the compiler that it uses an object alone, so the library must check it. A
+//! CPU that waits answers requests meanwhile: the call that it waits for may be a flush that waits
+//! for it. The word names the CPU, so that a call out of a callback or a handler of the same CPU is
+//! refused instead of waiting for itself.
 use crate::cpu::Cpu;
 use crate::error::PtError;
 use core::sync::atomic::{AtomicU32, Ordering};

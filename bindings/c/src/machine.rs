@@ -1,4 +1,18 @@
 //! All parts of a machine, in the memory of a `pt_machine`.
+//!
+//! ```text
+//!  init    parts placed one by one, in order ── finish ── PANIC = hooks, release
+//!  panic   panic_hook: acquire ──> the kernel's hook
+//!  end     CPUs and frames back? ── PANIC: hooks -> null, if still its own ── parts end
+//! ```
+//!
+//! # Why
+//!
+//! Parts borrow parts before them, so they are placed in one object that must not move. A panic has
+//! no parameter: the handler finds the kernel's hook in a static, which the machine sets last and
+//! takes back first. Otherwise a panic in `init` or `end` would call a hook of an object that is
+//! half made. It is taken back only if it is this machine's, because another one may have been made
+//! since.
 use crate::arch::{Entries, KERNEL_ENTRIES, PT_PAGE_SIZE, ROOT_IS_FRAME};
 use crate::config::{PtConfig, Runs};
 use crate::error::PtError;

@@ -1,8 +1,18 @@
 //! Objects that the C side allocates.
 //!
-//! The first word of an object says that it is initialised: a constant of its kind, combined with
-//! its own address. So an object that was never initialised, has ended, is of another kind, or was
-//! copied to another place, is told by one load and one comparison.
+//! ```text
+//!  C         memory, all zero ──> init: the content ── finish: word = KIND ^ address, release
+//!  find      word, acquire == KIND ^ address? ── yes ──> the content
+//!             └─ no: never made, ended, another kind, or copied ──> an error
+//! ```
+//!
+//! # Why
+//!
+//! C passes any pointer. The first word of an object says that it is initialised: a constant of its
+//! kind, combined with its own address. So an object that was never initialised, has ended, is of
+//! another kind, or was copied to another place, is told by one load and one comparison. A flag
+//! without the address would accept a copy, and two objects would own the same frames. The word is
+//! stored last, so that another CPU that finds it finds the content.
 use crate::error::PtError;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -17,7 +17,7 @@
 //! let flags = A::VALID | A::ACCESSED | A::NON_GLOBAL | A::INNER_SHAREABLE | A::USER;
 //! let page = MemoryRegion::new(0x7000, 0x8000);
 //! table.map_range(&page, PhysicalAddress(0x123_4000), flags, Constraints::empty())?;
-//! drop(table); // four tables go back, of each of which one line was cleared
+//! drop(table); // four tables go back; one line of each was cleared
 //! # Ok(())
 //! # }
 //! ```

@@ -237,8 +237,8 @@ impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
         &self.table
     }
 
-    /// Has the root's entries of `entries` lead to the tables to which those of `from` lead, e.g.
-    /// for the kernel's half. Entries that earlier calls have shared stay shared.
+    /// Links the tables of `from` in the root's entries of `entries`, for example for the kernel's
+    /// half. Entries that earlier calls have shared stay shared.
     ///
     /// By way of this space, no page can be mapped there ([`PagingError::NoMemory`]), or changed
     /// ([`PagingError::NotMapped`]).

@@ -1,4 +1,17 @@
 //! A policy, and all that a tree which is not the library's needs beside it.
+//!
+//! ```text
+//!  alloc    policy ──> Clean ──> ForeignTable ──> the crate's tree
+//!  take     the crate's tree ── unlinked ── clear_touched ──> waiting: Unhooked
+//!  flush    the user flushes its TLBs ── FlushProof ──> flushed ──> policy
+//! ```
+//!
+//! # Why
+//!
+//! Hooks of released crates give a table back when it is unlinked, mostly before the flush. The
+//! crate's user knows when the flush is, and the hook does not. So tables must wait in a chain,
+//! under a lock, until the user gives the proof. The caller of `at_once` promises that no MMU walks
+//! the tables, and then nobody waits.
 use core::fmt;
 use core::ops::Range;
 use ptarmigan::addr::{FRAME_SIZE, PhysAddr};

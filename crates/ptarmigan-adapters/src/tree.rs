@@ -1,6 +1,18 @@
 //! Trees of other crates' entries, with 512 entries of 8 bytes in a table: makes the tables that an
 //! operation needs, notes the lines that it is about to write, and takes a tree apart by the lines
 //! that were noted.
+//!
+//! ```text
+//!  grow     alloc: a table of zeroes ── fence(Release) ── link written ──> a walker sees zeroes
+//!  note     touched: the line ── the crate writes the entry
+//!  end      lines that were noted ── entries found, cleared ──> tables go back, all zero
+//! ```
+//!
+//! # Why
+//!
+//! Crates clear each new table and give tables back full, so that lists alone gain little. If the
+//! tables are there before the crate looks, it does not make or clear any. A walker may follow the
+//! new link at once: without the fence it could read the page's bytes from before it was cleared.
 use crate::Pages;
 use core::mem::{ManuallyDrop, forget};
 use core::ops::Range;
@@ -154,8 +166,8 @@ pub(super) struct TreeOn<'t, 'm, P, N, E> {
     allow(dead_code, reason = "each crate uses its part")
 )]
 impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
-    /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes its line
-    /// and those of the entries above it. Stops at a large page. Returns false if there is no
+    /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes the lines
+    /// of it and of the entries above it. Stops at a large page. Returns false if there is no
     /// memory, where tables that were made stay, and if the root's entry [is
     /// another's](Tree::is_shared).
     #[inline]
@@ -300,8 +312,8 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
         cuts(start) || (start ^ last >= 1 << FRAME_SHIFT && cuts(last))
     }
 
-    /// Has the root's entries in `bytes` lead where those of the root at `from` lead, beside those
-    /// that earlier calls have shared.
+    /// Links the tables of the root at `from` in the root's entries in `bytes`. Entries that
+    /// earlier calls have shared stay shared.
     ///
     /// # Safety
     ///

@@ -19,7 +19,7 @@
 //! let flags = Flags::PRESENT | Flags::WRITABLE | Flags::USER_ACCESSIBLE;
 //! // SAFETY: no program runs in the space.
 //! unsafe { space.map_to(page, frame, flags) }.map_err(|e| format!("{e:?}"))?.ignore();
-//! drop(space); // four tables go back, of each of which one line was cleared
+//! drop(space); // four tables go back; one line of each was cleared
 //! # Ok(())
 //! # }
 //! ```
@@ -126,8 +126,8 @@ unsafe impl Entries for Words {
     }
 }
 
-/// An address space of four levels, with tables that the space makes, notes and takes apart.
-/// Entries are those of the crate's [`MappedPageTable`].
+/// An address space of four levels, with tables that the space makes, notes and takes apart. It has
+/// the same entries as the crate's [`MappedPageTable`].
 pub struct Space<'a, 'm, P: Policy, N: WithPin> {
     pages: &'a Pages<'m, P, N>,
     tree: Tree,

@@ -1,10 +1,19 @@
 //! Measures the time that Linux on this host takes for work on private pages: first faults, copies,
 //! and what forks and ends of spaces do for each page, in pages of 4 KiB and in huge pages.
 //!
+//! ```text
+//!  Memory     128 MiB ── write: fresh ── fork: forked ──> Child ── end: dropped ── unmap: freed
+//!  base                                  fork ─────────> Child without memory ── end
+//!  price      (time - base) / pages
+//! ```
+//!
+//! # Why
+//!
 //! A process pays for a fork and an end page by page, and the kernel's records of the pages decide
 //! what a page costs. So all prices are measured on memory that is much larger than a processor's
-//! second-level cache. A base without the memory is taken off. The pages of a huge page that a
-//! write has split are a third kind: they stay parts of one large folio.
+//! second-level cache; otherwise they would be prices of the cache. A base without the memory is
+//! taken off. The pages of a huge page that a write has split are a third kind: they stay parts of
+//! one large folio.
 use ptarmigan_bench::stats::median;
 use serde::Serialize;
 use std::io::{self, PipeWriter};

@@ -1,4 +1,17 @@
 //! Sets up the memory of a hosted machine, and makes its policies.
+//!
+//! ```text
+//!  Mapping    arena: all frames of the machine ──> window ──> the library writes entries, release
+//!  HostWords  read, exchange: as an MMU, acquire <──────────────────────────────────────────────┘
+//!  audit      spaces ended, lists drained ──> free frames = expected? else Missing
+//! ```
+//!
+//! # Why
+//!
+//! The memory is one mapping of the host, so that a physical address is an offset, and a walk can
+//! be checked as an MMU would make it. A simulated MMU reads entries while other threads write
+//! them: it must use atomics of the entry's width and acquire, because a table is filled before it
+//! is linked. Every test ends with an audit. A frame that is lost shows in no other check.
 use super::highmem::HighMemory;
 use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};

@@ -81,7 +81,7 @@ mod system {
         NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
     }
 
-    /// Asks for huge pages in those of `bytes` that the mapping has.
+    /// Asks for huge pages in the part of `bytes` that the mapping has.
     pub fn advise_huge_pages(mapping: &Mapping, bytes: Range<usize>) {
         let from = bytes.start.min(mapping.len);
         let len = bytes.end.min(mapping.len).saturating_sub(from);

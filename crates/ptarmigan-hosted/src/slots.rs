@@ -1,4 +1,18 @@
 //! Gives logical CPUs to the threads that own them.
+//!
+//! ```text
+//!  thread A   take: NOBODY -> A ── slot, pins ── last Held dropped ── give_up: NOBODY
+//!  thread B   act: NOBODY -> B with ACTS ── answers a request for the CPU ── NOBODY
+//!  thread A   claim: owned with ACTS ── waits, at most 2 s ──────────────────> take
+//! ```
+//!
+//! # Why
+//!
+//! A CPU is owned by one thread, because the library's per-CPU lists take no lock. But a CPU
+//! without a thread must answer flushes, or the thread that asks would wait for ever. So another
+//! thread acts for it, for as long as an interrupt takes. Owners do not count as actors: one that
+//! wants its CPU back waits, and not for ever, because the actor may be waiting for it. While it
+//! waits, no other thread begins to act. Otherwise the owner could starve.
 use core::marker::PhantomData;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned, WithPin};
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The pool as Linux has it, for comparison: one lock, and one flush of the whole window.
 //!
+//! # Protocol
+//!
 //! 1. All states are guarded by one lock, which mapping and unmapping take.
 //! 2. A slot is looked for from the last one on. When the search comes to slot 0, all slots without
 //!    users are swept, and one range flush covers the whole window, even for one slot.
@@ -7,15 +9,24 @@
 //! 4. A slot that was emptied is *owed* until a flush has ended. If the flush is refused or
 //!    unwinds, the slot stays owed, is not handed out, and the next sweep flushes it. A slot that
 //!    cannot be emptied keeps its frame, and the sweep goes on with the next one.
-//!
 //! 5. A caller that may sleep waits in a queue until a slot loses its last user, and then looks
 //!    again, first for the frame itself: another caller may have mapped it meanwhile.
 //!
-//! The rules are those of Linux's `mm/highmem.c`; a [`FlushRule`] says of which release. Two things
-//! differ. Linux flushes with the lock held. Here a CPU that waits for the lock would not answer
-//! the flush, so the lock is released and the pool marked as being swept; others wait for that mark
-//! as they would for the lock. And Linux wakes all sleepers at once; here they are woken one after
-//! the other, first come first served, as only one of them can have the slot.
+//! ```text
+//!  map     lock ── bucket: the frame has a slot ──> count + 1
+//!                   └─ last + 1, last + 2, … usable? ──> install
+//!                       └─ at slot 0: sweeping = true, unlock ── flush of the window ── lock
+//!  unmap   lock ── count - 1 ── no user left: wakes the first of the queue
+//! ```
+//!
+//! # Why
+//!
+//! The comparison is with a release, so the rules must follow its `mm/highmem.c`; a [`FlushRule`]
+//! says of which release. Two things differ. Linux flushes with the lock held. Here a CPU that
+//! waits for the lock would not answer the flush, so the lock is released and the pool marked as
+//! being swept; others wait for that mark as they would for the lock. And Linux wakes all sleepers
+//! at once; here they are woken one after the other, first come first served, because only one of
+//! them can have the slot.
 use core::mem::ManuallyDrop;
 use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};

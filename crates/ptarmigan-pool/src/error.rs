@@ -81,7 +81,7 @@ pub enum PoolError {
     /// The page could not be brought into its state; the error of the state's constructor, or the
     /// [`Refusal`] of its guard.
     State(StateError),
-    /// The pool is that of the process that forked this one. Make another one here.
+    /// The pool belongs to the process that forked this one. Make another pool here.
     Forked,
     /// An address that was given back as a page is not one; the text says why.
     Address(String),

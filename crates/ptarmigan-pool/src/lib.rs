@@ -264,8 +264,8 @@ impl<S: PageState> PagePool<S> {
     ///
     /// # Safety
     ///
-    /// 1. `base` must be that of a page of this pool from [`Page::into_raw`](PageIn::into_raw), and
-    ///    this is the only call for it.
+    /// 1. `base` must be the base of a page of this pool from [`Page::into_raw`](PageIn::into_raw),
+    ///    and this is the only call for it.
     /// 2. Nobody uses the page through its address any more, or will before it is kept as an
     ///    address again.
     #[inline]
@@ -308,8 +308,8 @@ impl<S: PageState> PagePool<S> {
     ///
     /// 1. Nobody uses the page through its address any more, or will before it is kept as an
     ///    address again.
-    /// 2. In pools that do not know that: if `base` is that of a page of this pool, it came from
-    ///    [`Page::into_raw`](PageIn::into_raw), and this is the only call for it.
+    /// 2. In pools that do not know that: if `base` is the base of a page of this pool, it must
+    ///    have come from [`Page::into_raw`](PageIn::into_raw), and this is the only call for it.
     pub unsafe fn try_page_from_raw(&self, base: NonNull<u8>) -> Result<Page<'_, S>, PoolError> {
         self.core().unkeep(base)?;
         // SAFETY: 1. the page is kept as an address, and from now on no more. 2. all of it counts

@@ -1,5 +1,20 @@
-//! Which CPU of a pool the calling thread is: a thread takes a slot the first time it needs one and
-//! leaves it when it ends.
+//! Finds the CPU of a pool that the calling thread stands for: a thread takes a slot the first time
+//! it needs one and leaves it when it ends.
+//!
+//! ```text
+//!  thread   find ── take a slot ──> NEAR: one load on each hit
+//!             │                     TAKEN ── the thread ends ── Link::leave ──> slot is free,
+//!  pool     open ──────────────────────────────────────────────┘  (lock)       pages to depots
+//!           close ── waits for threads in `leave`; later ones find no pool
+//! ```
+//!
+//! # Why
+//!
+//! A thread-local with a destructor costs a check at each access. So the seats for a quick look
+//! have none, and a second list has the destructor. Either may come first, the end of a thread or
+//! the end of its pool, so that both meet at a link with a lock: a thread that ends must not call a
+//! pool that is gone. A process that forks must not take that lock in the child, because a thread
+//! that does not exist there may hold it.
 use super::acquire::Wakers;
 use super::fork::Process;
 use std::cell::{Cell, RefCell};

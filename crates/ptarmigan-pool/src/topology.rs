@@ -74,8 +74,8 @@ impl Topology {
     }
 
     /// `nodes` nodes (1 to 64; more or fewer are cut to that), and a function that says on which
-    /// the calling thread is: for tests, and for programs that know better than the host. Their
-    /// numbers are those of the host.
+    /// the calling thread is: for tests, and for programs that know better than the host. They have
+    /// the host's numbers.
     pub fn told(nodes: usize, here: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         Topology { nodes: (0..nodes.clamp(1, MOST_NODES)).collect(), here: Here::Told(Arc::new(here)) }
     }

@@ -1,4 +1,16 @@
 //! Memory for a hash table.
+//!
+//! # Why
+//!
+//! The table must be aligned to its size, as the hardware takes its address by bits, and `Vec`
+//! promises no such alignment. The library and the sanitizer use it at the same time, so that
+//! clones share it. A reader takes the word with the valid bit first: the library stores it last.
+//!
+//! ```text
+//!  library     first word ──> word with the valid bit, release ──┐
+//!  sanitizer                  read: valid bit, then first word <──┘
+//!  drop        the last clone ──> dealloc
+//! ```
 use ptarmigan::tlb::hash::HashSize;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;

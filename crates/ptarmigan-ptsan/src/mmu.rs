@@ -1,4 +1,18 @@
 //! The software MMUs of a host's CPUs, driven by the library's invalidations.
+//!
+//! ```text
+//!  library ── store to an entry ── told ───────> entry_written ─┐
+//!          ── Mmu::invalidate, load ───────────> flush, switch ─┼─> sanitizer (one lock)
+//!  test    ── access(cpu, va) ─────────────────> translate ─────┘   findings
+//! ```
+//!
+//! # Why
+//!
+//! A test on a host has no MMU, so that a missing flush would have no effect. Here the `Mmu` of the
+//! machine is the sanitizer's: it forgets exactly the translations that the library asks it to
+//! forget, and caches all that the architecture allows. All CPUs are behind one lock, because the
+//! sanitizer judges one order of events. A barrier is told where a machine that broadcasts would
+//! need one. Otherwise code that leaves it out would pass.
 use crate::block::HashMemory;
 use crate::memory::HostMemory;
 use crate::store_hook;

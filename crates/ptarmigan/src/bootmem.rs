@@ -1,9 +1,25 @@
 //! Memory for the library's own arrays (records of frames, per-CPU lists), handed over once at
 //! start-up.
 //!
-//! The library uses no heap. The code that sets it up hands over one block of memory, or several,
-//! and every part carves its arrays from it. How much a part needs is known before: each has a
-//! function `bytes`, and the sum over the parts suffices.
+//! # The protocol
+//!
+//! 1. The code that sets the library up sums the function `bytes` of each part.
+//! 2. It hands over one block of memory of that size, or several.
+//! 3. Every part carves its arrays from it, and keeps them.
+//!
+//! ```text
+//!  BootMemory   base ──> │ records of frames │ per-CPU lists │ mailboxes │   left   │
+//!                                                                        ^next      ^end
+//!  take_with    carve ──> make each element ──┬─ all made: BootSlice
+//!                                             └─ one fails: those made are dropped, next goes back
+//! ```
+//!
+//! # Why
+//!
+//! The library uses no heap, because it runs before a kernel has one, and tables of a kernel's heap
+//! may come from it. The need is known before, so that a set-up can fail before anything is taken.
+//! An array that fails half-way must drop the elements that were made. Its memory goes back only if
+//! it is the last: otherwise the memory of an array carved inside it would be handed out twice.
 //!
 //! # How long the memory lives
 //!

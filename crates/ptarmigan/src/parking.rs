@@ -1,6 +1,6 @@
 //! Parks chains: the pages of a gather, unlinked and flushed on every CPU that uses the space,
 //! until lazy CPUs and readers have let go of them, and CPUs that the flush was left to. Frames and
-//! chains are bounded (REQ-34). Only `gather` looks into them.
+//! chains are bounded (REQ-34). Only `gather` looks into them: its `settle` has the protocol.
 //!
 //! A CPU has few chains. A gather with little joins the last chain if that waits for the same space
 //! and no reader: both then wait for the CPUs of both, and for the later epoch. A chain takes no

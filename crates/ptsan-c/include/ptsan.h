@@ -224,7 +224,7 @@ typedef enum ptsan_error {
     PTSAN_ERROR_BAD_ARGUMENT = -2,
     // A callback that reads memory called a function of this library.
     PTSAN_ERROR_REENTERED = -3,
-    // The sanitizer failed inside. This is a defect of it; please report it.
+    // Internal error in ptsan. Please report it.
     PTSAN_ERROR_INTERNAL = -4,
     // The operating system refused, or the sanitizer has no memory to watch.
     PTSAN_ERROR_SYSTEM = -5,

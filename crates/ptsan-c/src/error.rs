@@ -19,7 +19,7 @@ pub enum PtsanError {
     BadArgument = -2,
     /// A callback that reads memory called a function of this library.
     Reentered = -3,
-    /// The sanitizer failed inside. This is a defect of it; please report it.
+    /// Internal error in ptsan. Please report it.
     Internal = -4,
     /// The operating system refused, or the sanitizer has no memory to watch.
     System = -5,

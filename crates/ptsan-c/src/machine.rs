@@ -1,4 +1,17 @@
 //! One sanitizer with the state that a C program needs beside it.
+//!
+//! ```text
+//!  ptsan_…   begin_call: has_before, acquire ── before(user) ── check: lock ── Sanitizer
+//!              └─ BEFORE is set: the call comes from there ──> not again
+//!  inside    INSIDE = true ── the hook ── drop: INSIDE as it was
+//! ```
+//!
+//! # Why
+//!
+//! A test may have a scheduler of its own, which wants to run another thread before a hook. It is a
+//! function of C, and may call hooks itself: a mark of the thread keeps it from running in itself
+//! for ever. A flag in front of its lock spares programs without it a lock for each call. The mark
+//! that a thread is inside must go back when a hook panics, because the panic handler asks it.
 use crate::error::{self, PtsanError, Refusal};
 use crate::source::Source;
 use crate::text;

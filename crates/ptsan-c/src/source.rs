@@ -1,4 +1,17 @@
 //! Memory of a C program, as the sanitizer reads it.
+//!
+//! ```text
+//!  Direct     phys - start + base ── load of 4 or 8 bytes, acquire ──> entry
+//!             exchange ── SeqCst ──> accessed and dirty bits of a walker
+//!  Callback   read(phys, bytes, user) ──> entry, or no memory
+//! ```
+//!
+//! # Why
+//!
+//! The code under test stores entries while the sanitizer walks, on other threads too. So a walk
+//! reads whole entries, and acquires: otherwise it would see a link and not the table behind it,
+//! and report a defect of its own. Code that keeps tables in files or in a simulated machine gives
+//! a function instead.
 use crate::error::Refusal;
 use ptsan::Memory;
 use std::ffi::c_void;

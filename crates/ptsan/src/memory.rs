@@ -1,4 +1,19 @@
-//! Physical memory as the walker reads it.
+//! Reads physical memory for the walker.
+//!
+//! ```text
+//!  walker of CPU 1    read(entry) ── acquire ──> reads the table that it links
+//!  code under test    fills the table ── store(entry), release ──┘
+//!  walker             exchange(entry: old -> old + accessed) ── another store came between: no bit
+//! ```
+//!
+//! # Why
+//!
+//! Tests keep tables in plain bytes, in atomics that threads share, or in a simulated machine, so
+//! that memory is a trait and a closure is enough. A walk reads each entry with acquire: otherwise
+//! the walk could see a link and not the entries that were stored before it, and the sanitizer
+//! would report a table that was right. A walker that sets bits exchanges the entry. A plain store
+//! would undo a store of the code under test, and the sanitizer itself would make the bug that it
+//! looks for.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Physical memory that holds page tables.

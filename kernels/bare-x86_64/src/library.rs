@@ -1,5 +1,17 @@
 //! The library on the real MMU: spaces whose pages come by page fault, lose permissions, go, and
 //! come back, and at the end every frame is where it was.
+//!
+//! ```text
+//!  run      CURRENT = state, release ── hook set ── one_space … ── hook off ── CURRENT = null
+//!  fault    CURRENT: acquire ── null? not ours ──> tree: map a frame ──> the access goes on
+//!  misses   space 0, 1: tables come from the allocator ── space 2 on: none does
+//! ```
+//!
+//! # Why
+//!
+//! A handler of exceptions has no parameter, so it finds the state of the test in a static. The
+//! pointer must go before the state does: otherwise a late fault would use a dropped tree. The test
+//! runs on the real MMU because a host cannot show that an entry has a wrong bit.
 
 use core::cell::RefCell;
 use core::ptr;

@@ -1,4 +1,18 @@
 //! Prints on the serial port, and ends the run.
+//!
+//! ```text
+//!  use_board   BOARD = board, release ──> line: acquire
+//!  line        PRINTING: swap(true) ── one line ── store(false)
+//!  fail        ENDING: swap(true) ── first: prints without the lock ──> exit(false)
+//!                                 └─ others: forever
+//! ```
+//!
+//! # Why
+//!
+//! Lines of several CPUs must not mix, because a program reads them to judge the run. A failure
+//! does not take the lock: it may come in the middle of a line, on the CPU that holds it, and would
+//! wait for itself. It is printed once, so that a panic in the report of a panic ends the machine,
+//! and does not report itself.
 
 use core::fmt::{self, Display, Write};
 use core::ptr;

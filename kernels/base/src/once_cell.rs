@@ -1,4 +1,16 @@
 //! A value that is made once, at boot.
+//!
+//! ```text
+//!  boot CPU      set ── value written ── made = true, release ──┐
+//!  other CPUs                                                   └──> get: made, acquire ── value
+//!  too early     get: made is false ──> missing: a panic
+//! ```
+//!
+//! # Why
+//!
+//! Statics of a kernel cannot be made by the compiler, because they hold memory that is found at
+//! boot. `get` is one load and no lock. A value that is used too early must stop the kernel with a
+//! message: otherwise it would run on with memory that was never written.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

@@ -1,4 +1,17 @@
 //! The kernel lock.
+//!
+//! ```text
+//!  CPU 0   held.swap(true): false ── value ── flush: asks CPU 1 ──┐   ┌── drop: held = false
+//!  CPU 1   held.swap(true): true ── spin ──────────────── serve <─┘ ──┘
+//!                                                         (answers the flush, and goes on waiting)
+//! ```
+//!
+//! # Why
+//!
+//! One lock is enough for a kernel that shows what the library costs: system calls are short, and
+//! faults do not take it. Interrupts are masked in the kernel, so a CPU that only spun would not
+//! answer a flush. The holder of the lock may be the CPU that flushes: without `serve` both would
+//! wait for ever.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

@@ -1,4 +1,17 @@
-//! The other CPUs.
+//! Starts the other CPUs.
+//!
+//! ```text
+//!  CPU 0   page of 16-bit code ── number, stack ── reset, start, start ──> waits: ARRIVED > cpu
+//!  CPU n                                             64-bit mode ── arrived: ARRIVED + 1
+//!  CPU 0   5 s without it ──> fail: the reason, and the options of QEMU that help
+//! ```
+//!
+//! # Why
+//!
+//! CPUs start one by one, because all use the same page of code, which holds the number of the one
+//! that is starting. A second start is sent only if the first had no effect: a CPU that runs
+//! already would ignore it. A CPU that never comes must end the boot with a line that names the
+//! remedy.
 
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 

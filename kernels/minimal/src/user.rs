@@ -1,4 +1,17 @@
 //! Uses memory as a program would, and has its page faults served.
+//!
+//! ```text
+//!  serving   HANDLER = handler, release ── f: stores, loads ── HANDLER = null ── fault served?
+//!  fault     HANDLER.swap(null), acquire ── handler(at, access) ── HANDLER = handler
+//!  a fault of the handler's own ──> null ──> not served: the run ends
+//! ```
+//!
+//! # Why
+//!
+//! The handler borrows the space that the test made, and an exception handler has no parameter. So
+//! it is a static, for as long as `f` runs. It is taken out while it is called: a handler that
+//! faults itself would call itself with the space borrowed twice. The check that a fault occurred
+//! is there because without paging the test would pass, too.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};

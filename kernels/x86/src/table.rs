@@ -1,4 +1,16 @@
 //! Pages of tables that an image makes itself, and the instructions of address translation.
+//!
+//! ```text
+//!  set      entries of the table below ──> link, release
+//!  MMU                                      └─> walks: the table is complete
+//!  get      acquire ──> the table that it links can be read
+//! ```
+//!
+//! # Why
+//!
+//! Boot code makes a few tables before the library is there. An MMU may walk ahead at any time,
+//! also while paging is on for this very code: a table must be complete before its link is stored.
+//! Entries are atomics because the MMU sets accessed and dirty bits in them.
 
 use core::arch::asm;
 use core::ptr;

@@ -1,4 +1,16 @@
 //! The pool of slots, in entries of tables that the kernel has linked.
+//!
+//! ```text
+//!  install   high half ──────> low half with the present bit, release
+//!  remove    low half = 0 ───> (the high half stays: an MMU does not read it)
+//!  MMU       low half: present? ──> high half
+//! ```
+//!
+//! # Why
+//!
+//! An entry of PAE has 64 bits, and i586 stores 32 at once. An MMU may read between the two stores,
+//! so the half that says that the entry is present is written last and taken away first. A 64-bit
+//! compare-and-swap would do it in one step, and takes several times as long as two stores.
 use crate::config::{PtConfig, Runs};
 use crate::error::PtError;
 use crate::hooks::Hardware;

@@ -1,10 +1,19 @@
 //! The loops of the cases with one thread, and the use that every case makes of a page.
 //!
+//! ```text
+//!  take_in_turn   alloc ── entry written ── fence: the page is in memory
+//!  give_in_turn   entry cleared ── free ── fence ──> the next turn
+//!                   └─ which entry: a hash of the page's number
+//! ```
+//!
+//! # Why
+//!
 //! A page is used like a table that maps one page. One entry is written after the allocation and
 //! cleared before the page is freed; a hash of the page's number picks the entry. So every
 //! contender gets its pages back zeroed, even those that clear them again. The hash spreads the
-//! used lines over the sets of the cache, as those of tables are. More entries would cost all
-//! contenders the same.
+//! used lines over the sets of the cache, as lines of tables are. More entries would cost all
+//! contenders the same. The compiler's fences are there because it would otherwise free a page
+//! straight out of a register, and the loop would be empty.
 use std::hint::black_box;
 use std::num::NonZeroU64;
 use std::sync::atomic::{Ordering, compiler_fence};

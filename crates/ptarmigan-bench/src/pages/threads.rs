@@ -1,6 +1,17 @@
 //! The cases with two threads, each pinned to its own processor, by wall-clock time.
 //!
-//! Threads wait for each other without sleeping, because threads that sleep do not start together.
+//! ```text
+//!  meet       arrived + 1 ── spin until all have ──> window begins ── … ── window ends
+//!  producer   place in the ring ── put, release ──┐       ┌── got: acquire, room?
+//!  consumer   put: acquire <──────────────────────┘       └── free ── got, release
+//! ```
+//!
+//! # Why
+//!
+//! Threads wait for each other without sleeping, because threads that sleep do not start together:
+//! the first one would run alone for a part of the window. Pages go from one thread to the other in
+//! groups through a ring with one writer for each end, so that the ring costs little beside the
+//! allocators.
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;

@@ -1,10 +1,22 @@
 //! Faults in one space by one CPU, and by two at once in separate and in the same regions.
 //!
+//! ```text
+//!  threads   there + 1, spin until all are there ──> first fault … last fault ──> unmap
+//!                         │                         └────── the value ──────┘
+//!  exclusive, apart       └─ one thread, or a space for each: the reference
+//! ```
+//!
 //! A round makes every page of 256 regions of 2 MiB present. They are unmapped after the clock has
 //! stopped. The value is the time from the first fault of any thread to the last, divided by the
 //! number of pages. So two threads that do not disturb each other take half the time of one, if the
-//! machine has two processors to spare. As a reference, two threads with a space each, which share
-//! only the allocators, are measured beside them.
+//! machine has two processors to spare.
+//!
+//! # Why
+//!
+//! Threads wait for each other before the clock starts, because a thread takes longer to start than
+//! a round of faults: without that they would fault one after the other. As a reference, two
+//! threads with a space each, which share only the allocators, are measured beside them. A slow
+//! result must be told apart: the space, or the machine.
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;

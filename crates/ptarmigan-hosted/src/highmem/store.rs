@@ -1,4 +1,17 @@
 //! Makes slots of the entries of an array.
+//!
+//! ```text
+//!  install   entries[slot] = frame, release ──┐
+//!  address                                    └──> frame: acquire ──> the direct map shows it
+//!  remove    entries[slot] = none, release ──────> null
+//! ```
+//!
+//! # Why
+//!
+//! A real slot of a program is an `mmap` of some microseconds, which would hide the cost of the
+//! code that is measured. A kernel installs a slot by one store into a table. So do these: a frame
+//! is reached through the direct map all the same, and a slot that is used after its removal gives
+//! a null pointer.
 use core::ptr;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};

@@ -1,4 +1,17 @@
 //! Speed of the pool and of Linux's, on slots that are a store each, by one thread and by two.
+//!
+//! ```text
+//!  thread     maps a twentieth ── ready + 1 ── serve until all are ready ── map, unmap … ── time
+//!  Locked     compare_exchange(users + 1), acquire ── fetch_sub, SeqCst      the least possible
+//!  pools      map ── unmap                                                    beside it
+//! ```
+//!
+//! # Why
+//!
+//! The figure to judge is the distance to the least that a pool must do: two atomic operations on
+//! the frame's word. So that loop is measured beside the pools. Threads wait for each other before
+//! the clock starts, and answer flushes while they wait. Otherwise the other thread's first sweep
+//! would wait for them for ever.
 use super::plans::verdict;
 use super::report::{KmapRow, Part};
 use ptarmigan::addr::Pfn;

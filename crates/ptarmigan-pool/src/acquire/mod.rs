@@ -10,12 +10,25 @@
 //! 3. A page is given to a future, not left for the first that comes: it is the future's from then
 //!    on. A future that is dropped before it has taken its page gives it back, to the next.
 //!
+//! ```text
+//!  future                              thread with a page
+//!  take: the pool is full
+//!  join ── word = WAITING              page in the depots
+//!  fence                  ──┐   ┌──    fence
+//!                            ╳
+//!  look for a page        <─┘   └─>    is_waiting? offer the page ──> wake
+//!  Pending ── poll ──> collect: its page
+//! ```
+//!
 //! # Why no wake-up is lost
 //!
 //! A future joins before it looks, and a slow path looks for a future after it has put its pages
 //! where others find them. Between the two steps of each is a fence, so one of them sees the other.
-//! A hit that was in progress when the word changed leaves its page in the magazines of its thread,
-//! as those before it did: see [`PagePool::acquire`](super::PagePool::acquire) for the bound.
+//! Otherwise the last page could go to the depots just after the future has looked there, and the
+//! future would sleep beside it. A hit must not pay for this: it compares a word that it compares
+//! anyway. A hit that was in progress when the word changed leaves its page in the magazines of its
+//! thread, as those before it did: see [`PagePool::acquire`](super::PagePool::acquire) for the
+//! bound.
 mod queue;
 
 pub(crate) use queue::{Queue, Ticket, Wakers};

@@ -1,8 +1,21 @@
-//! Keeps futures in the order in which they began to wait, and what each of them was given.
+//! Keeps futures in the order in which they began to wait, and the page that each of them was
+//! given.
+//!
+//! ```text
+//!  join ──> waiting: ticket -> waker ── offer ──> served: ticket -> value ── collect ──> future
+//!               │                                    │
+//!               └───────────── leave <───────────────┘   a value that is left goes to the next
+//! ```
+//!
+//! # Why
 //!
 //! A queue is a lock around two maps by ticket, and a word for code that must not take the lock:
-//! the pool's number while no future waits, a number that no pool has while one does. Wakers are
-//! cloned, woken and dropped outside the lock, as they are code of others.
+//! the pool's number while no future waits, a number that no pool has while one does. A value is
+//! stored for its ticket before the waker is called. With a waker alone, a thread that comes first
+//! would take the page, and a future that waits could wait for ever.
+//!
+//! Wakers are cloned, woken and dropped outside the lock, because they are code of others: an
+//! executor may poll the future at once, on the same thread.
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -199,8 +199,8 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// 1. `numbers` must be those of pages of this arena, each once, readable and writable, and the
-    ///    caller owns them.
+    /// 1. `numbers` must be numbers of pages of this arena, each once, readable and writable, and
+    ///    the caller owns them.
     pub unsafe fn give_back(&self, numbers: &mut [u32], needed: usize) -> GivenBack {
         let give_back_run = |run: &[u32]| {
             let at = self.map.nth(run.first().map_or(0, |n| *n as usize)).base();

@@ -1,5 +1,26 @@
-//! Memory that goes back to the host: pages that were not needed for an interval, or all that are
+//! Gives memory back to the host: pages that were not needed for an interval, or all that are
 //! unused.
+//!
+//! # The protocol
+//!
+//! 1. Every 16th slow path of a thread looks at the clock.
+//! 2. If the interval is over, one thread begins the next one: pages that the depots held for all
+//!    of the last interval are *due*.
+//! 3. Slow paths give back up to 16 pages each until none is due. [`decay`](Core::decay) gives back
+//!    all of them at once, for a caller that wants to wait for that.
+//!
+//! ```text
+//!  depot of a node   │ 6 6 7 5 3 3 4 6    │ 6 4 2 2 3 5        │
+//!  begin_interval    └─ least: 3 ──> due: 3, then least: 2 ──> due: 2
+//!  upkeep                            └─ give_some: 16 in each slow path ──> host
+//! ```
+//!
+//! # Why
+//!
+//! The least number of pages in an interval is the number that was never needed in it: giving back
+//! exactly these costs no later miss if the load repeats. It is the working set of Bonwick and
+//! Adams. There is no thread of the pool's own, because a library must not start one. The work is
+//! bounded for each call, so that no call is as slow as the return of all pages would be.
 use super::{Core, lock};
 use crate::seats;
 use crate::state::PageState;

@@ -405,8 +405,8 @@ impl<S: PageState> Core<S> {
         }
     }
 
-    /// The pool ends: destructs kept pages, wherever they rest. If the memory stays, that of kept
-    /// pages goes back nevertheless.
+    /// The pool ends: destructs kept pages, wherever they rest. Memory of kept pages goes back even
+    /// if the pool's memory stays.
     pub fn end(&mut self) {
         if !S::DESTRUCTS && !self.workshop().arena.stays() {
             return;

@@ -1,8 +1,18 @@
 //! Cells that workers pass to each other; each cell has at most one claim.
 //!
+//! ```text
+//!  worker 0   claim: taken.swap(true) ── get ── release: taken = false ──┐
+//!  worker 1                                   claim: taken.swap(true) <───┘ ── get
+//!  a wrong schedule       claim: it was taken ──> OutOfOrder
+//! ```
+//!
+//! # Why
+//!
 //! The schedule says when a worker claims and releases a cell. A wrong schedule must not let two
 //! workers use one address space, so claims are checked: when a cell is claimed, by an atomic swap,
-//! and at every access, by the worker's own list of claims. The latter costs the load of a byte.
+//! and at every access, by the worker's own list of claims. The latter costs the load of a byte; a
+//! lock for each cell would cost two atomic operations at every event, and would hide a wrong
+//! schedule by waiting.
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 

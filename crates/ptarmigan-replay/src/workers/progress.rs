@@ -10,6 +10,21 @@
 //! 2. A worker stores the number, executes the fence, and then looks for sleepers.
 //!
 //! So either the sleeper sees the new number, or the worker sees the sleeper and wakes it.
+//!
+//! ```text
+//!  worker                                  sleeper
+//!  advance: reached + 1 ── fence ──┐   ┌── sleepers + 1 ── fence
+//!                                   ╳
+//!  sleepers > 0? wake      <───────┘   └─> reached >= number? else wait
+//! ```
+//!
+//! # Why
+//!
+//! Workers pass thousands of milestones a second, and hardly anybody sleeps. So `advance` must be a
+//! store, a fence and a load of the worker's own lines; a mutex would make every worker wait at
+//! every milestone. Waits are mostly shorter than a wake-up, so that a worker spins first. Where
+//! workers share processors it spins for a moment only, because the awaited worker may need its
+//! processor.
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 

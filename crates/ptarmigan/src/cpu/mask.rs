@@ -1,4 +1,17 @@
 //! Sets of CPUs.
+//!
+//! # Why
+//!
+//! A mask is written by one CPU and looked at by another one that has just written something else:
+//! "set my bit, then look at the generation" against "raise the generation, then look at the bits".
+//! Only a total order of all four accesses makes one side see the other, so every operation is
+//! `SeqCst`. With acquire and release alone, each side would be allowed to miss the other's store.
+//!
+//! ```text
+//!  set      fetch_or(bit)                  enters
+//!  remove   fetch_and(!bit) & bit != 0 ──> one of several callers is told that it took the bit
+//!  snapshot word 0 ─> word 1 ─> …          each word at its own moment: callers look again
+//! ```
 use super::{CpuId, MAX_CPUS};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 

@@ -18,7 +18,7 @@ pub struct CpuId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u8);
 
-/// CPUs that a [`CpuMask`] can name; in models, where each word costs, those of one.
+/// CPUs that a [`CpuMask`] can name; in models, where each word costs, as many as one word can.
 pub const MAX_CPUS: usize = if cfg!(loom) { usize::BITS as usize } else { 256 };
 
 /// Proof that the holder runs on this CPU of this machine, and stays there while the proof is

@@ -1,4 +1,19 @@
 //! Gives each CPU a value of its own.
+//!
+//! # Why
+//!
+//! A handler of an interrupt and the code that it interrupts want the same value. Masking
+//! interrupts around each use would cost tens of cycles on a path of forty instructions, and
+//! programs cannot. An atomic flag would cost two read-modify-writes. Both run on one CPU, so that
+//! a plain store and a compiler fence are enough.
+//!
+//! ```text
+//!  code      busy = 1 ── takes a page ───┐              ┌── puts it ── busy = 0, word (one store)
+//!                                        │  interrupt   │
+//!  handler                               └─ enter: None ┘  takes the slow path: depot, allocator
+//! ```
+//!
+//! [`PerCpu`] has the rules of re-entry.
 use super::{MachineId, Pinned};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::sync::cell::UnsafeCell;

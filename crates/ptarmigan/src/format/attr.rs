@@ -89,8 +89,8 @@ impl Attr {
     pub const SHARED: Attr = Attr(1 << 17);
 
     /// Returns the protection key `n` as an attribute, for formats with keys
-    /// ([`Keyed`](super::Keyed)): `None` if there is no such key, as there are 16. Key 0 is that of
-    /// pages without one.
+    /// ([`Keyed`](super::Keyed)): `None` if there is no such key, as there are 16. Pages without a
+    /// key have key 0.
     #[inline]
     pub const fn key(n: u8) -> Option<Attr> {
         if n < 16 { Some(Attr((n as u32) << Self::KEY.0.trailing_zeros())) } else { None }

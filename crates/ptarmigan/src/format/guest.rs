@@ -18,7 +18,7 @@ fn guests(attr: Attr) -> Attr {
     (attr | Attr::USER).without(Attr::GLOBAL)
 }
 
-/// Defines the functions of a format whose leaves are those of `$host` with the user's bit.
+/// Defines the functions of a format that has the leaves of `$host` with the user's bit.
 macro_rules! leaves_of {
     ($host:ty, $rights:expr) => {
         type Slot = Slot64;
@@ -84,9 +84,9 @@ macro_rules! leaves_of {
 /// Nested tables of AMD: four levels, 48 bits of the guest's physical address (APM volume 2,
 /// 15.25).
 ///
-/// Entries are those of [`X86_64`]. Nested walks are user accesses, so every entry has `U/S`; the
-/// bit G has no effect. Memory types are those of the host's PAT ([`X86_64::PAT`]); the stricter of
-/// the type and of the guest's own has effect (15.25.8).
+/// Entries are as in [`X86_64`]. Nested walks are user accesses, so every entry has `U/S`; the bit
+/// G has no effect. Memory types are from the host's PAT ([`X86_64::PAT`]); the stricter one of
+/// this type and the guest's own has effect (15.25.8).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Npt;
 
@@ -104,8 +104,8 @@ unsafe impl Format for Npt {
 /// G-stage translation of RISC-V with `LEVELS` levels: [`Sv39x4`] or [`Sv48x4`] (privileged
 /// specification, "Two-Stage Address Translation").
 ///
-/// Entries are those of [`Sv`]; roots have four times as many, in 16 KiB. Leaves have U, as the
-/// walker demands, and no G, which it ignores. With `PBMT` pages have memory types (Svpbmt,
+/// Entries are as in [`Sv`]; roots have four times as many, in 16 KiB. Leaves have U, as the walker
+/// demands, and no G, which it ignores. With `PBMT` pages have memory types (Svpbmt,
 /// `menvcfg.PBMTE`), which the guest's own override. With `NAPOT` there are groups (Svnapot).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SvX4<const LEVELS: u8, const PBMT: bool = false, const NAPOT: bool = false>;

@@ -87,8 +87,8 @@ pub enum Entry {
 ///    was made with [`Attr::SPECIAL`].
 /// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](FormatExt::is_none).
 /// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) must answer as the MMU would.
-/// 5. For one `attr` and level, `leaf` grows by the same amount from each page's frames to those of
-///    the next, wrapping. Mapping a run of pages adds that amount; debug builds compare.
+/// 5. For one `attr` and level, `leaf` grows by the same amount from the frames of one page to the
+///    frames of the next, wrapping. Mapping a run of pages adds that amount; debug builds compare.
 /// 6. [`needs_break`](Self::needs_break) says yes wherever the architecture demands a break, and
 ///    never for an entry that loses permissions alone, or all of them. It never says yes if
 ///    [`EVER_BREAKS`](Self::EVER_BREAKS) is false.
@@ -113,7 +113,7 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     const LAYOUT: Layout;
     /// Names of the levels, lowest first, as statistics print them.
     const LEVEL_NAMES: &'static [&'static str];
-    /// Binary logarithm of the page size in bytes: that of a frame, or more. A page is a block of
+    /// Binary logarithm of the page size in bytes; a page is at least a frame. A page is a block of
     /// frames, aligned to its size.
     const PAGE_SHIFT: u32;
     /// Binary logarithm of the number of entries of a table, by level.
@@ -139,7 +139,7 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     const PHYS_BITS: u32;
     /// The levels whose tables may have leaves, a bit for each: bit 0 always, others where the
     /// architecture has large pages. [Trees](crate::table::TreeMut::map_large) map pages of all
-    /// these sizes, spaces those of level 0 alone.
+    /// these sizes, spaces only pages of level 0.
     const LEAF_LEVELS: u8 = 1;
     /// Binary logarithm of the entries of a group in tables of each level; 0 where there are no
     /// groups.
@@ -161,8 +161,8 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// An entry of a table of `level` that links the table at `at`.
     fn link(level: Level, at: PhysAddr) -> u64;
 
-    /// The table that an entry links; `None` if it is no link. `level` (not 0) is that of the table
-    /// it is in.
+    /// Returns the table that an entry links; `None` if it is no link. `level` (not 0) is the level
+    /// of the table that has the entry.
     fn linked(level: Level, raw: u64) -> Option<PhysAddr>;
 
     /// A leaf in a table of `level`, one of [`LEAF_LEVELS`](Self::LEAF_LEVELS). `pfn` is the first

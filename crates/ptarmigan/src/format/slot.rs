@@ -1,5 +1,22 @@
 //! Entries in memory. Atomics, because MMUs read them, and set accessed and dirty bits, at any
 //! time.
+//!
+//! # Why
+//!
+//! An MMU is another CPU that takes no lock. An entry must be a whole when it is seen: a 64-bit
+//! entry that is stored in two halves would show a frame with the permissions of another one. Where
+//! no 64-bit atomic exists, the half with the valid bit is stored last and cleared first. A table
+//! is filled before it is linked, so stores release and loads acquire: otherwise a walker that
+//! finds the link could read the table's old content.
+//!
+//! Entries that an MMU may change are replaced by `swap` or `exchange`, because a plain store would
+//! lose a dirty bit that was set since the load.
+//!
+//! ```text
+//!  CPU 0                    MMU of CPU 1                    CPU 0
+//!  load: clean  ─────────>  sets the dirty bit  ─────────>  store(none): the bit is lost
+//!  load: clean  ─────────>  sets the dirty bit  ─────────>  swap(none): returns dirty
+//! ```
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// The place of one entry.

@@ -96,7 +96,7 @@ impl Frames {
         self.zones.iter().map(|zone| zone.reserved.load(Relaxed)).sum()
     }
 
-    /// The zones of low memory, those of `node` first.
+    /// Returns the zones of low memory, zones of `node` first.
     fn low_zones(&self, node: NodeId) -> impl Iterator<Item = &Zone> {
         let its = move |zone: &&Zone| zone.run.node == node;
         let low = || self.zones.iter().filter(|zone| zone.run.class == ZoneClass::Low);

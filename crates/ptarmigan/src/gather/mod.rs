@@ -14,6 +14,26 @@
 //! Dropping a gather does all of it. It does not allocate: whatever it holds is chained through
 //! frames' records (REQ-33).
 //!
+//! ```text
+//!  Gather                    Flushed                 Policy, Frames
+//!  tables: Unhooked ──┐
+//!  data frames ───────┼─ flush ─> tables ──────────> flushed(tables): handed out again, uncleared
+//!  stale addresses ───┘  (once)   data frames ─────> reference dropped; the last one frees
+//!                          │
+//!                          └─ lazy CPUs, readers ──> parked until they have let go
+//! ```
+//!
+//! `flush` makes the step, `released` holds the pages after it, and `settle` parks them.
+//!
+//! # Why
+//!
+//! A table that is reused before the flush is written to by its new owner while an MMU walks it for
+//! the old one. Code must not be able to forget the flush, so that the types carry it: there is no
+//! way from [`Unhooked`](crate::page::Unhooked) to a list but through the proof of a flush.
+//!
+//! One flush for an operation, not one for each page, because the interrupt is the cost: a `munmap`
+//! of 512 pages would interrupt each CPU 512 times.
+//!
 //! # References of shared frames
 //!
 //! The reference that a cleared entry held is dropped after the flush, not before. A space that

@@ -3,9 +3,25 @@
 //! readers that are done in a moment (REQ-33). Pages beyond the bound are flushed by force
 //! (REQ-34).
 //!
-//! A CPU that reads tables itself does not wait for readers, of whichever space: two CPUs that read
-//! each other's would wait for ever. It parks pages that they may have found, or leaks them on
-//! purpose.
+//! # Protocol
+//!
+//! ```text
+//!  flush has ended ──> is_done? ── yes ──────────────────────────> pages go back
+//!                         │ no
+//!                         ├─ room in parking ──> parked ── done ──> pages go back, later
+//!                         └─ no room ──> force lazy CPUs, wait ───> pages go back
+//! ```
+//!
+//! A CPU that reads tables itself does not wait for readers, of whichever space: it parks pages
+//! that they may have found, or leaks them on purpose.
+//!
+//! # Why
+//!
+//! A lazy CPU is idle, and an interrupt would wake it for a space that it may never run again. Its
+//! pages cost memory until then, so the parked pages have a bound.
+//!
+//! A leak costs pages. The alternative is a deadlock: two CPUs that read each other's tables would
+//! wait for each other for ever.
 use super::released::give_back;
 use crate::cpu::{CpuId, CpuSet, Pinned};
 use crate::machine::{Machine, On};

@@ -38,7 +38,7 @@ use core::convert::Infallible;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// Slots of a CPU: tables that may be open at once, those of interrupt handlers counted.
+/// Slots of a CPU: tables that may be open at once, in interrupt handlers too.
 pub const DEPTH: usize = u8::BITS as usize;
 
 /// Where the caller runs.

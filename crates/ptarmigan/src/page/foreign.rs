@@ -1,10 +1,7 @@
 //! Tables of trees that are not the library's.
 //!
 //! A page-table crate, or a kernel's own tree code, can take its tables from the lists and bring
-//! them back known to be zero. The gain does not come from the lists alone: a table that comes back
-//! full of old entries has to be cleared as a whole, and finding its entries takes a look at all of
-//! it. It pays where the tree notes which cache lines of a table it writes. Then only these lines
-//! are looked at when the tree is taken apart, and only these are cleared.
+//! them back known to be zero.
 //!
 //! # Protocol
 //!
@@ -25,6 +22,13 @@
 //!     table // a table that may have been walked is not a page
 //! }
 //! ```
+//!
+//! # Why
+//!
+//! The gain does not come from the lists alone. A table that comes back full of old entries would
+//! have to be cleared as a whole, and finding its entries takes a look at all of it. So the tree
+//! must note which cache lines of a table it writes. Then only these lines are looked at when the
+//! tree is taken apart, and only these are cleared.
 use super::{Clean, Layout, Level, Unhooked};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::frames::{FrameMeta, Frames, Use};

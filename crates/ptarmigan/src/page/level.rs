@@ -40,8 +40,8 @@ impl Layout {
         (0..self.levels).map(Level)
     }
 
-    /// Returns the binary logarithm of a table's bytes; that of a frame's for a level that there
-    /// is not.
+    /// Returns the binary logarithm of a table's bytes; of a frame's bytes for a level that the
+    /// format lacks.
     #[inline]
     fn shift(&self, level: Level) -> u32 {
         self.table_shift.get(level.at()).map_or(FRAME_SHIFT, |shift| u32::from(*shift))

@@ -130,7 +130,7 @@ impl Returned<Flushed> {
     ///
     /// # Safety
     ///
-    /// 1. `frames` must be those of which the policy's pages are.
+    /// 1. The policy's pages must be of `frames`.
     #[inline]
     pub unsafe fn pop(&mut self, frames: &Frames) -> Option<Returned<Clean>> {
         // SAFETY: 1. the tables are the policy's, so of these frames (1.).

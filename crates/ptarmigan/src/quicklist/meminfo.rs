@@ -221,7 +221,7 @@ fn write_line(f: &mut fmt::Formatter<'_>, name: &str, bytes: u64) -> fmt::Result
     writeln!(f, "{name}:{:spaces$}{:>8} kB", "", bytes.div_ceil(1024))
 }
 
-/// Lines of a machine, without those of nodes.
+/// Prints the lines of a machine, without the lines of nodes.
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines().try_for_each(|(name, bytes)| write_line(f, name, bytes))

@@ -21,8 +21,8 @@ pub struct LevelTally {
 /// their own.
 #[derive(Default)]
 pub struct Tally {
-    /// A power of two, so that an index is cut to size instead of checked. Behind those of the
-    /// levels is that of leaf tables in high memory, which the lowest level's leaves out.
+    /// A power of two, so that an index is cut to size instead of checked. Behind the levels is the
+    /// count of leaf tables in high memory, which the lowest level does not count.
     levels: [LevelTally; MAX_LEVELS.next_power_of_two()],
 }
 

@@ -40,7 +40,7 @@ pub enum SetupError {
     /// Neither [`kernel_root`](super::Setup::kernel_root) nor
     /// [`without_kernel_half`](super::Setup::without_kernel_half) was called.
     NoKernelRoot,
-    /// The address of the kernel's root is not that of a table that the window reaches.
+    /// At the address of the kernel's root is no table that the window reaches.
     BadKernelRoot {
         /// The address.
         at: u64,

@@ -93,8 +93,8 @@ pub struct Setup<'a, W, S, O = NoObjects> {
 }
 
 impl<'a, S: Shootdown> Setup<'a, DirectMap, S> {
-    /// Describes a machine with one CPU and the memory of `runs`, of which each physical address
-    /// `a` below `limit` is found at `zero + a`, and whose TLBs are those of `hardware`.
+    /// Describes a machine with one CPU, the memory of `runs` and the TLBs of `hardware`. Each
+    /// physical address `a` below `limit` is mapped at `zero + a`.
     ///
     /// # Errors
     ///
@@ -114,8 +114,8 @@ impl<'a, S: Shootdown> Setup<'a, DirectMap, S> {
 }
 
 impl<'a, W: OpenWindow + Copy, S: Shootdown> Setup<'a, W, S> {
-    /// Describes a machine with one CPU and the memory of `runs`, which `window` reaches and whose
-    /// TLBs are those of `hardware`.
+    /// Describes a machine with one CPU, the memory of `runs`, which `window` reaches, and the TLBs
+    /// of `hardware`.
     pub fn new(runs: &'a [MemoryRun], window: W, hardware: S) -> Self {
         Setup {
             runs,

@@ -60,7 +60,7 @@ impl AreaFlags {
     /// [`WIPE_ON_FORK`](Self::WIPE_ON_FORK) beside [`SHARED`](Self::SHARED), with
     /// [`LARGE`](Self::LARGE), so that faults look at one bit for both.
     pub const PHYSICAL: AreaFlags = Self::LARGE.with(Self::WIPED_SHARED);
-    /// What no area has but those of physical memory.
+    /// Only areas of physical memory have both.
     pub(super) const WIPED_SHARED: AreaFlags = Self::SHARED.with(Self::WIPE_ON_FORK);
     /// All permissions.
     pub const PERMISSIONS: AreaFlags = AreaFlags(7);
@@ -270,8 +270,8 @@ impl Area {
     }
 
     /// Returns the sizes of the leaves that faults map in an area of physical memory, where
-    /// addresses and memory are aligned for them. Of other areas, [`Sizes::PAGES`]: their large
-    /// pages are those of [`AreaFlags::LARGE`].
+    /// addresses and memory are aligned for them. Of other areas, [`Sizes::PAGES`]:
+    /// [`AreaFlags::LARGE`] decides about their large pages.
     #[inline]
     pub const fn sizes(&self) -> Sizes {
         let number = if self.flags.has(AreaFlags::PHYSICAL) { self.object >> TYPE_BITS } else { 0 };

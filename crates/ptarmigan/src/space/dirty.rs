@@ -81,8 +81,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// it afterwards ([`query_leaf`](crate::table::TreeRef::query_leaf)). A page that was not
     /// mapped, or could not be written before, tells so as well.
     ///
-    /// Large pages that lie partly in `range` are split first. Afterwards those of tables above
-    /// `largest` are split too, see [`take_dirty`](Self::take_dirty).
+    /// Large pages that lie partly in `range` are split first. Afterwards large pages of tables
+    /// above `largest` are split too, see [`take_dirty`](Self::take_dirty).
     ///
     /// [`mprotect`](Self::mprotect) that allows writes and [`collapse`](Self::collapse) may give
     /// the permission back without a fault. A caller that makes such calls meanwhile must take the

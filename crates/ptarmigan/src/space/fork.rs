@@ -1,4 +1,28 @@
 //! Fork: a copy of a space whose private pages are shared until one side writes.
+//!
+//! # Protocol
+//!
+//! ```text
+//!  parent   entry RW ── write-protected ──> entry RO ─┐         ┌─ write: last user, in place
+//!                       one flush at the end          ├─ frame ─┤
+//!  child                entry copied ─────> entry RO ─┘ refs: 2 └─ write: copied to a new frame
+//! ```
+//!
+//! 1. The areas are copied first, as that can fail.
+//! 2. For each area with private pages, its leaf entries are write-protected in the parent and
+//!    copied to the child. Each copy takes a reference to its frame.
+//! 3. One flush at the end takes write access from other CPUs that run in the parent.
+//! 4. Areas that fork does not pass on are taken out of the child.
+//!
+//! # Why
+//!
+//! Copying entries now and pages later is cheaper, because most children call `execve`, and write
+//! to few pages before. Pages of files are not copied: faults find them again, and their tables
+//! would cost more than they save. The parent must be flushed before the call returns: otherwise
+//! one of its threads could write to a page that the child already shares.
+//!
+//! If memory runs out, the child is ended as any space is. The parent keeps its write protection,
+//! so that its next write to such a page faults once more and finds itself the only user.
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
 use super::areas::AreaError;

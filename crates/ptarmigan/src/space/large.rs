@@ -393,8 +393,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     }
 
     /// Returns the tables that are reserved for splits of large pages: one for each, and more for
-    /// those of physical memory that are larger. They take no memory until then: so many frames are
-    /// kept free.
+    /// larger ones of physical memory. They take no memory until then: so many frames are kept
+    /// free.
     pub fn reserved_tables(&self) -> u32 {
         self.state.tables.reserved()
     }

@@ -1,9 +1,21 @@
 //! The reader-writer lock of a shared space.
 //!
-//! Readers are faults: many, short, on all CPUs at once. So a reader writes no line that another
-//! CPU writes: it notes in its own CPU's [cell](crate::tlb::Readers) that it reads this space, and
-//! looks at the writer's flag. A writer sets the flag and waits until no cell says so any more.
-//! Each does its store first and its load then, in one total order: one of them sees the other.
+//! ```text
+//!  reader, each fault                       writer, mmap and munmap
+//!  cell of this CPU: reads the space ─┐ ┌─ writer = CPU + 1
+//!                                      ╳
+//!  look at the writer <───────────────┘ └─> look at the cells of all CPUs that ever read
+//!  writer: leave the cell, wait             a reader: wait until it has ended
+//! ```
+//!
+//! # Why
+//!
+//! Readers are faults: many, short, on all CPUs at once. A count of readers would be one line that
+//! every fault on every CPU writes, so a reader must write no line that another CPU writes: it
+//! notes in its own CPU's [cell](crate::tlb::Readers) that it reads this space, and looks at the
+//! writer's flag. A writer sets the flag and waits until no cell says so any more. Each does its
+//! store first and its load then, in one total order: one of them sees the other. The price is the
+//! writer's: it looks at a cell for each CPU that has ever read.
 use super::fault::FaultError;
 use crate::cpu::{CpuId, CpuMask, Pinned, WrongMachine};
 use crate::error::error;

@@ -298,7 +298,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.protect_areas(range, flags, AreaFlags::PERMISSIONS.with(AreaFlags::KEY))
     }
 
-    /// Gives areas and pages in `range` those of `flags` that are in `which`.
+    /// Sets `flags` of areas and pages in `range`, as far as they are in `which`.
     fn protect_areas(
         &mut self,
         range: VirtRange,
@@ -324,7 +324,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Ok(())
     }
 
-    /// Gives the pages in `range` those of `which` that their areas have got, and flushes.
+    /// Gives the pages in `range` the flags in `which` that their areas have got, and flushes.
     ///
     /// It is not inlined, so that the gather is not on the stack while records are cut.
     #[inline(never)]

@@ -1,13 +1,28 @@
 //! Address spaces: areas, and the effects of system calls on areas and tables.
 //!
-//! A [`Space`] is Linux's mm: areas, one tree of tables, and its TLB state. [`Space::edit`] leads
-//! to the calls that change its structure ([`SpaceMut`]); each does first the steps that can fail,
-//! then applies, and leaves the space as it was on failure. A [`SharedSpace`] is one that several
-//! CPUs work on: faults run in parallel, and [`SharedSpace::lock`] leads to the same [`SpaceMut`]
-//! for one caller at a time. [`SpaceRef`] is either of them.
+//! A [`Space`] is Linux's mm: areas, one tree of tables, and its TLB state (`state`).
+//! [`Space::edit`] leads to the calls that change its structure ([`SpaceMut`]). A [`SharedSpace`]
+//! is one that several CPUs work on: faults run in parallel, and [`SharedSpace::lock`] leads to the
+//! same [`SpaceMut`] for one caller at a time. [`SpaceRef`] is either of them.
 //!
 //! The rules are Linux's (docs/linux.md): which areas fork copies, which tables `munmap` frees, how
 //! `execve` moves the stack.
+//!
+//! # The protocol of a call
+//!
+//! ```text
+//!  SpaceMut   check, reserve, allocate ──> apply: areas, tables ──> gather: flush, give back
+//!               │ fails: the space is as it was                  │ unwinds: a flush is owed
+//!  new space  LooseAreas ──> Unfinished ──> finish: Space ──> end
+//!               └── dropped before that ──> areas and tables are given back
+//! ```
+//!
+//! # Why
+//!
+//! Each call does first the steps that can fail, then applies, so that a program that gets `ENOMEM`
+//! has the memory that it had before. A half-applied `mremap` could not be undone: undoing would
+//! need memory too. A space that is not finished is held by a value whose end takes it down,
+//! because each of the steps of fork and `execve` can fail or unwind.
 mod area;
 mod areas;
 mod around;
@@ -44,7 +59,7 @@ pub use zero_block::ZeroBlock;
 use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::machine::Machine;
 
-/// The requirements of a space on a machine, beyond those of tables.
+/// The requirements of a space on a machine, beyond the requirements of its tables.
 ///
 /// # Safety
 ///

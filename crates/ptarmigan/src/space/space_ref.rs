@@ -109,7 +109,7 @@ impl<F: Format> SpaceRef<'_, F> {
         on.deactivate(self.tlb())
     }
 
-    /// Serves a fault at `va`, in parallel with those of others, see [`SharedSpace::fault`].
+    /// Serves a fault at `va`, in parallel with other faults, see [`SharedSpace::fault`].
     ///
     /// # Errors
     ///

@@ -74,8 +74,8 @@ impl<F: Format> State<F> {
         Ok(range)
     }
 
-    /// Has all CPUs forget pages that were in `range`, before an area is made there: those whose
-    /// flush was left to them, and those of a flush that has unwound.
+    /// Has all CPUs forget pages that were in `range`, before an area is made there: pages whose
+    /// flush was left to them, and pages of a flush that has unwound.
     ///
     /// # Errors
     ///
@@ -316,8 +316,7 @@ impl<F: Format, M: SpaceMachine> Drop for Unfinished<'_, F, M> {
     }
 }
 
-/// Exclusive use of a space: the calls that change its structure. They are those of Linux's mmap
-/// family.
+/// Exclusive use of a space: the calls that change its structure, Linux's mmap family.
 ///
 /// ```
 /// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};

@@ -1,4 +1,17 @@
 //! The large page of zeroes that reads show.
+//!
+//! ```text
+//!  CPU 0   take a block ── compare_exchange(none, its block) ──> it is the block of the machine
+//!  CPU 1   take a block ── compare_exchange(none, its block) ──> refused: gives its own back
+//!  CPU 2   first: the block of CPU 0 <── get                     load, acquire
+//! ```
+//!
+//! # Why
+//!
+//! Programs read large areas that they have not written, for example sparse arrays. Without this
+//! block each such read would take 2 MiB of memory and clear it. Two CPUs may take a block at once,
+//! and one of them gives it back: a lock would have to be held while a block is cleared, which
+//! takes longer than all the rest.
 use super::large::UnmappedLarge;
 use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::format::Format;
@@ -23,7 +36,7 @@ impl ZeroBlock {
         Some(Pfn(self.0.load(Ordering::Acquire))).filter(|first| *first != Pfn::NONE)
     }
 
-    /// Returns how many frames of `frames`, those of its machine, it has.
+    /// Returns its number of frames. `frames` are its machine's.
     pub fn frames(&self, frames: &Frames) -> u32 {
         self.first().map_or(0, |first| 1 << frames.meta(first).order())
     }

@@ -1,4 +1,19 @@
 //! Keeps interrupt handlers out of locks.
+//!
+//! ```text
+//!  code      save ─── lock ─── value ─── drop: unlock ─── restore
+//!  handler    │<───────────── masked ───────────────────────>│ runs, and may take the lock
+//!  another CPU       swap: held ─ load ─ load ─> lock
+//! ```
+//!
+//! # Why
+//!
+//! A handler that waits for a lock which the interrupted code holds would wait for ever: that code
+//! goes on only when the handler has returned. So interrupts are masked before the lock is waited
+//! for, not after it is taken, and come back after it is released.
+//!
+//! The functions are installed at run time, because programs must not pay for them, and kernels
+//! mask interrupts by different means. Without a mask a lock costs one more relaxed load.
 use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};

@@ -1,5 +1,18 @@
 //! Atomics and locks. The parts that models of concurrency replace are named here, and nowhere
 //! else.
+//!
+//! # Why
+//!
+//! Models (loom) run the library's own code, so that a model cannot differ from it. They replace
+//! the atomics: with `--cfg loom` each name in [`atomic`] is the model's type. Code must therefore
+//! name atomics through this module. One that is named from `core` is invisible to the model
+//! checker, and says at its place why no model has to see it.
+//!
+//! ```text
+//!                              ┌─> core::sync::atomic     kernels and programs
+//!  library ──> sync::atomic ───┤
+//!                              └─> model, cfg(loom)       models: all orders of loads and stores
+//! ```
 pub(crate) mod cell;
 mod interrupts;
 #[cfg(loom)]
@@ -11,8 +24,7 @@ mod spin;
 pub use interrupts::{AlreadyInstalled, InterruptMask, install_interrupt_mask};
 pub use spin::{SpinLock, SpinLockGuard};
 
-/// The atomics of `core`; those of the model checker when the library is built for it
-/// (`--cfg loom`).
+/// The atomics of `core`, or of the model checker when the library is built for it (`--cfg loom`).
 pub mod atomic {
     #[cfg(loom)]
     pub use super::model::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence};

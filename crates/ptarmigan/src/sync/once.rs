@@ -1,4 +1,18 @@
 //! A value that is made once and stays: parts of a machine in a static.
+//!
+//! ```text
+//!             compare_exchange            store, release
+//!    EMPTY ────────────────────> FILLING ────────────────> FILLED ──> get: load, acquire
+//!      ^                            │
+//!      └──── an error, a panic ─────┘
+//! ```
+//!
+//! # Why
+//!
+//! Every call of a kernel reads the machine from its static, so `get` must take no lock: it is one
+//! load. Nobody waits for a place that is being filled. A waiter would spin for ever if the code
+//! that fills the place were interrupted by the waiter itself. A failed attempt leaves the place
+//! empty, so that a kernel can try again with less.
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, Ordering};

@@ -1,5 +1,18 @@
 //! A spin lock for the slow paths: the depot of a node, the buddy allocator of a zone, the kernel
 //! map.
+//!
+//! ```text
+//!  CPU 0   masked ── swap(true): false ── value ── held.store(false, Release) ── restored
+//!                                                       │
+//!  CPU 1   masked ── swap(true): true ── load, load … <─┘ ── swap(true): false ── value
+//! ```
+//!
+//! # Why
+//!
+//! A waiting CPU reads the word until it is free, and only then swaps again. A loop of swaps would
+//! take the cache line from the holder at each turn, so that the holder releases later. A fair lock
+//! (tickets, a queue) would be longer and slower where nobody waits, which is nearly always:
+//! sections are some tens of instructions, and hits take no lock at all.
 use super::cell::UnsafeCell;
 use super::interrupts::Masked;
 use crate::sync::atomic::{AtomicBool, Ordering};

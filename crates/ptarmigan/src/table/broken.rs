@@ -8,15 +8,27 @@
 //! 3. One flush has all CPUs forget a batch of such pages.
 //! 4. Only then the new entries are made ([`Broken::make`]).
 //!
+//! ```text
+//!  entry      old ── add ──> broken off ───────────────────────── make ──> new
+//!  MMU        uses old       faults, or uses old from its TLB     uses new
+//!  flush                     ── all CPUs forget up to 48 pages ──>
+//!                            ── refused, unwound ──> old again
+//! ```
+//!
 //! Meanwhile an access to such a page faults on every CPU. If the flush is refused, or anything
 //! unwinds, the old entries come back: an entry that takes its own place needs no break.
 //!
 //! A [group](super::group) is one element of a batch: its entries differ in bits that MMUs set
 //! alone, and all get those of all.
 //!
-//! The batch is an array on the stack. Rejected: a mark in the entry instead, which would allow one
-//! flush for a range of any size. Each format would need a free bit for it, and its attributes
-//! would have to survive in entries that are not present.
+//! # Why
+//!
+//! Arm demands it (break-before-make): a TLB that holds the old entry while the new one is in
+//! memory may match both, and the result is unpredictable. A flush for each entry would be one
+//! broadcast for each page of a range, so breaks are collected. The batch is an array on the stack,
+//! because changing permissions must not need memory. Rejected: a mark in the entry instead, which
+//! would allow one flush for a range of any size. Each format would need a free bit for it, and its
+//! attributes would have to survive in entries that are not present.
 use super::group::Group;
 #[cfg(doc)]
 use super::node::NeedsBreak;
@@ -35,8 +47,9 @@ where
     T: Fn(Level, u64) -> Option<Node<'w, F, W>>,
 {
     find: T,
-    /// Addresses, with the level and notes in their lowest bits, which are 0 in those of pages, and
-    /// old entries; those from `len` on are of no use. For a group, the leaf of its first entry.
+    /// Addresses, with the level and notes in their lowest bits, which are 0 in addresses of pages,
+    /// and old entries. Elements from `len` on are unused. For a group, the leaf of its first
+    /// entry.
     pages: [(u64, u64); N],
     len: usize,
     /// Whether groups are made with the hint.

@@ -17,7 +17,7 @@ impl<F: Format> Tables<F> {
     /// must be an entry, where it differs. `change` may be called several times for one entry, as
     /// MMUs set bits in between. Records changed pages in the gather. Large pages that lie partly
     /// in the range are split first, and groups unfolded. It is called for the first leaf of a
-    /// group, without the hint, and the attributes of the result are those of all.
+    /// group, without the hint, and all get the attributes of the result.
     pub fn change<M: Machine>(
         &mut self,
         range: VirtRange,

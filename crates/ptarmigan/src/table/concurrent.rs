@@ -8,9 +8,25 @@
 //! 2. An empty entry is filled in one step, without a lock.
 //! 3. An entry in use is changed under the lock of its table, and is not empty meanwhile.
 //!
+//! ```text
+//!  CPU 0   descend ── no leaf table ── makes a table ── link_shared: linked
+//!  CPU 1   descend ── no leaf table ── makes a table ── link_shared: theirs ──> gives its own back
+//!  CPU 0   put ── fill(0 -> leaf): true
+//!  CPU 1   put ── fill(0 -> leaf): false ──> another CPU has served the fault
+//! ```
+//!
 //! The lock of a table is a bit in its frame's record. Its holder may flush while it holds it, so a
 //! CPU that waits for it serves the requests of others meanwhile. A CPU that is in the middle of a
 //! flush does not wait: it may be the holder itself, called back.
+//!
+//! # Why
+//!
+//! Most faults of a program with several threads are of different tables, so a lock of the space
+//! would make them wait for each other without need. Most of them fill an empty entry, for which
+//! one compare-exchange does. Copy-on-write must hold the lock: it replaces an entry by another
+//! frame's, and a fault in between would see an empty entry and fill it. Tables never go under
+//! shared faults, because a walk without a lock would need a reader's epoch at each step down
+//! otherwise.
 use super::grow::Path;
 use super::node::{NeedsBreak, Node, Use};
 use super::tables::{Descent, Tables};

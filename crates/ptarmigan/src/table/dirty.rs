@@ -253,8 +253,8 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
     /// to them faults.
     ///
     /// Large pages and groups that lie partly in `range` are [split](Self::split) first. Afterwards
-    /// those of tables above `largest` are split too, so that the handler can allow writes page by
-    /// page; see [`take_dirty`](Self::take_dirty).
+    /// large pages of tables above `largest` are split too, so that the handler can allow writes
+    /// page by page; see [`take_dirty`](Self::take_dirty).
     ///
     /// The handler of such a fault looks its page up among those that it was told, notes it, and
     /// gives the attributes back with [`protect`](Self::protect), which splits large pages, or with

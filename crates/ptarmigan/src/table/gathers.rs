@@ -21,8 +21,8 @@ fn scrub<F: Format, M: Machine>(on: On<'_, M>, space: &SpaceTlb, runs: &Runs) {
 }
 
 impl<F: Format> Tables<F> {
-    /// A gather for operations on these tables, which are those of `space`. As
-    /// [`Gather::open`] otherwise.
+    /// Makes a gather for operations on these tables, which belong to `space`. As [`Gather::open`]
+    /// otherwise.
     #[inline]
     pub fn gather<'a, M: Machine>(
         &self,

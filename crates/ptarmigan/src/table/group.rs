@@ -165,8 +165,8 @@ impl<'n, 'w, F: Format, W: OpenWindow> Group<'n, 'w, F, W> {
         if hint { F::hinted(self.level(), raw) } else { raw }
     }
 
-    /// Whether all its entries are those of the group whose first leaf is `first`. The leaf of a
-    /// group has bits that one entry may be without.
+    /// Returns whether all its entries belong to the group whose first leaf is `first`. The leaf of
+    /// a group has bits that one entry may be without.
     pub fn is(&self, first: u64, hint: bool) -> bool {
         self.indices().all(|index| self.node.load(index) == self.entry(first, index, hint))
     }
@@ -184,7 +184,7 @@ impl<'n, 'w, F: Format, W: OpenWindow> Group<'n, 'w, F, W> {
         self.first_with(first, set)
     }
 
-    /// Makes the entries that are broken off: those of the group whose first leaf is `first`.
+    /// Makes the entries that are broken off, as the group whose first leaf is `first`.
     pub fn make(&self, first: u64, hint: bool, mut made: impl FnMut(u64, u64)) {
         for index in self.indices() {
             let va = self.va + (index - self.first) as u64 * (1 << F::shift(self.level()));
@@ -194,7 +194,7 @@ impl<'n, 'w, F: Format, W: OpenWindow> Group<'n, 'w, F, W> {
         }
     }
 
-    /// Writes the group whose first leaf is `new` where that of `old` is, the [leaf](Self::leaf),
+    /// Writes the group whose first leaf is `new` over the group of `old`, the [leaf](Self::leaf),
     /// where that needs no break. Returns `old` with the bits that MMUs have set since.
     pub fn write(&self, old: u64, new: u64, hint: bool, others: Use) -> u64 {
         let level = self.level();

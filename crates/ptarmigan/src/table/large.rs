@@ -1,11 +1,19 @@
 //! Large pages: leaves in tables above the lowest. They are mapped, split and collapsed here;
 //! all other code treats them as it treats pages.
 //!
-//! # Splits never fail
+//! ```text
+//!  split      reserve ── parts: a table of 512 leaves ── link in the place of the leaf ── flush
+//!             (break)    leaf broken off ── flush ── link
+//!  collapse   table cut off ── flush ── its entries have all bits that MMUs set ── leaf put
+//! ```
 //!
-//! Code that unmaps or changes a part of a large page [splits](Tables::split_ends) it first, at
-//! most at the two ends of its range, after the [group](super::group) that it is in. The tables for
-//! that were [reserved](super::reserve) when the large page was mapped.
+//! # Why splits never fail
+//!
+//! `munmap` of a part of a large page must split it, and a call that frees memory cannot fail for
+//! lack of memory. So the tables for the parts are [reserved](super::reserve) when the large page
+//! is mapped, where failing is harmless: the caller maps pages instead. Code that unmaps or changes
+//! a part of a large page [splits](Tables::split_ends) it first, at most at the two ends of its
+//! range, after the [group](super::group) that it is in.
 //!
 //! # Breaks
 //!

@@ -39,7 +39,7 @@ pub enum MapError {
         /// The format.
         format: &'static str,
     },
-    /// The format has no leaves in tables of that level, or it is that of the root, and the pages
+    /// The format has no leaves in tables of that level, or it is the root's level and the pages
     /// are the kernel's: entries of its half of the root [stay](super::KernelRange).
     NoSuchSize {
         /// The level.

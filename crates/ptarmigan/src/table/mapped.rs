@@ -15,7 +15,7 @@ pub struct Mapped {
     pub attr: Attr,
     /// The level of its table: 0 for a page.
     pub level: Level,
-    /// Binary logarithm of its bytes: of a group, those of all its entries.
+    /// Binary logarithm of its bytes; a group counts the bytes of all its entries.
     pub shift: u32,
 }
 
@@ -28,8 +28,8 @@ impl Mapped {
         Mapped { at: VirtAddr(va), frame, attr, level, shift: leaf_shift::<F>(level, raw) }
     }
 
-    /// Returns the addresses that it maps. No [`VirtRange`] has the last byte of the address space:
-    /// that of a leaf that maps it ends before.
+    /// Returns the addresses that it maps. No [`VirtRange`] has the last byte of the address space,
+    /// so the range of a leaf that maps it ends before.
     pub fn range(&self) -> VirtRange {
         VirtRange::ordered(self.at.0, self.at.0.saturating_add(1 << self.shift))
     }

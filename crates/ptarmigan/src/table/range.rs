@@ -97,7 +97,7 @@ impl<F: Format> Tables<F> {
     }
 
     /// Calls `visit(first address it maps, table, entries)` for every leaf table that maps a part
-    /// of `range`, in order. `entries` are those of the whole table.
+    /// of `range`, in order. `entries` are all entries of the table.
     pub fn leaf_tables<M: Machine>(
         &self,
         on: On<'_, M>,

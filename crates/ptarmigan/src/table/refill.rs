@@ -10,9 +10,19 @@
 //! 2. Code that changes an entry keeps the bit, and learns it in one step with the change.
 //! 3. If the bit was set, its flush takes the page out of the hash table, under that table's lock.
 //!
-//! So a refill that comes before the change is seen by it, and one that comes after it puts the new
-//! entry in, or leaves an empty one out. One that has set the bit has put the page in before the
-//! flush can take it out.
+//! ```text
+//!  refill, with the lock        lock ── bit set in entry ── inserted ── unlock
+//!  unmap, before the refill     entry: none, bit clear ──> no flush; the refill finds no entry
+//!  unmap, after the bit         entry: none, bit set ──> flush takes the lock, and the page out
+//! ```
+//!
+//! # Why
+//!
+//! A handler must not wait for the lock of a space: a miss can come anywhere in the kernel. So the
+//! entry's own bit decides which side came first. A refill that comes before the change is seen by
+//! it, and one that comes after it puts the new entry in, or leaves an empty one out. One that has
+//! set the bit has put the page in before the flush can take it out, because both hold the table's
+//! lock. Without the bit, every unmap would search the hash table for every page.
 //!
 //! [`HashTable::refill`]: crate::tlb::hash::HashTable::refill
 use super::kernel::KernelMap;

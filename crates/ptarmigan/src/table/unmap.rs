@@ -1,4 +1,18 @@
 //! Unmaps: each goes down the tables once, and gives back tables that it leaves empty.
+//!
+//! ```text
+//!             root ──> level 1 ──> leaf table: entries cleared, `leaf` called for each
+//!                         │              │ its record counts 0
+//!                         └─ link cut <──┘ ──> gather: waits for the flush
+//!  unwinds    callback panics ── Ending::drop ──> the rest is taken down, the root last
+//! ```
+//!
+//! # Why
+//!
+//! A table is empty when its record counts 0, so that no table is searched on the way up. The link
+//! is cut before the table goes to the gather: otherwise a walk would find a table that the gather
+//! may give back. The end of a tree consumes it, so a callback that panics must not stop it. Half a
+//! tree has no owner, and its frames would be lost.
 use super::node::{Node, Span, Use};
 use super::range::indices;
 use super::stale::Stale;

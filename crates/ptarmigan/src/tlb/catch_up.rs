@@ -14,6 +14,23 @@
 //! Any other flush of the space that asks such a CPU finds it two generations behind, so that it
 //! forgets the whole space. A CPU that loads another root, or the same one anew, has forgotten
 //! everything as well.
+//!
+//! ```text
+//!  flush                              CPU 1, at its next tick
+//!  raise the generation
+//!  park the pages at epoch 8
+//!  leave_to(1): owes = true  ──────>  settles: owes = false
+//!  (returns, has not waited)          now = 8
+//!                                     forget user space
+//!  pages may go              <──────  cleaned(8)
+//! ```
+//!
+//! # Why
+//!
+//! An interrupt costs the other CPU some thousands of cycles, and the flush waits for the slowest
+//! one. A program that unmaps often pays that at each call, although it never uses the addresses
+//! again. One flag stands for any number of flushes, so that a CPU makes up for all of them at
+//! once. The price is memory: unlinked pages must be parked until the last tick.
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
 use super::readers::Epoch;

@@ -72,11 +72,11 @@ impl Structures {
 /// 6. If it keeps a [`Root`], a [`NewEntry`] or a [`KernelRoot`] beyond the call that it was given
 ///    in, no [`Mmu`] is given it later: its tables may have gone, or be another machine's. It may
 ///    load a `KernelRoot` itself as long as it exists.
-/// 7. If [`load`](Self::load) unwinds, the calling CPU has found no translations but those of the
-///    space that it had loaded before, under the number of that one, and those of the new space,
-///    under the new number. The translations need not have been forgotten, and either root may be
-///    loaded: [`unload`](Self::unload) is called next, and may not unwind then (the program is
-///    aborted if it does). If `unload` unwinds at another time, either root may be loaded too.
+/// 7. If [`load`](Self::load) unwinds, the calling CPU has found only translations of the space
+///    that it had loaded before, under the number of that space, and of the new space, under the
+///    new number. The translations need not have been forgotten, and either root may be loaded:
+///    [`unload`](Self::unload) is called next, and may not unwind then (the program is aborted if
+///    it does). If `unload` unwinds at another time, either root may be loaded too.
 pub unsafe trait Mmu: Sync {
     /// The formats of the tables that the MMU reads, or software that fills its TLB. Tables of
     /// another format do not compile on the machine:

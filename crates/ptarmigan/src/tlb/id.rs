@@ -23,8 +23,8 @@ impl SpaceId {
 
 /// Counts a space's flushes; a CPU whose copy is behind must flush before it uses the space again.
 ///
-/// It wraps. The order of two generations is that of their distance, so it holds as long as no CPU
-/// is half a round behind: [`SpaceTlb`](super::SpaceTlb) sees to that.
+/// It wraps. Two generations are ordered by their distance, so the order holds as long as no CPU is
+/// half a round behind: [`SpaceTlb`](super::SpaceTlb) sees to that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(pub usize);
 

@@ -16,6 +16,23 @@
 //!
 //! A CPU that unwinds while it carries a request out puts the bit back: the request is as
 //! unanswered as before.
+//!
+//! ```text
+//!  CPU 0                                  CPU 1
+//!  request = flush
+//!  unanswered = {1}
+//!  set bit 0 in asked_by of CPU 1 ─────>  remove bit 0 from asked_by
+//!                                         carry out the request of CPU 0
+//!  unanswered is empty            <─────  clear bit 1 in unanswered of CPU 0
+//!  request may be overwritten
+//! ```
+//!
+//! # Why
+//!
+//! A flush asks all its CPUs for the same thing, so one request is enough, however many are asked.
+//! A queue at each CPU would need room for a request of every other CPU, or a sender would have to
+//! wait for room. Setting a bit never waits. The request must be written before the bit, and the
+//! bit of `unanswered` before the one of `asked_by`, because the answer may come at once.
 use super::request::Request;
 use crate::bootmem::{BootArray, BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, CpuMask, CpuSet};

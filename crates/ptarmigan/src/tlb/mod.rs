@@ -27,6 +27,15 @@
 //!    (REQ-4, REQ-17). The types of [`gather`](crate::gather) and [`page`](crate::page) enforce
 //!    this step.
 //!
+//! ```text
+//!  CPU 0 flushes             CPU 1, active             CPU 2, lazy
+//!  clear entries, raise
+//!  ask the active CPUs ────> invalidate, generation    not disturbed: looks when it runs again
+//!    tables were unlinked ─────────────────────────>   unload: leaves the space
+//!  all have answered   <──── answers <──────────────   answers
+//!  reuse the pages
+//! ```
+//!
 //! Instead of step 3, a flush may be [left](Tlb::catch_up) to the active CPUs, where the calls of a
 //! program allow it ([`Unmapping::Deferred`](crate::space::Unmapping)): step 5 waits for them.
 //!
@@ -34,6 +43,14 @@
 //!
 //! The kernel's half belongs to no space: [`Tlb::flush_kernel`] reaches all CPUs, whatever they
 //! have loaded.
+//!
+//! # Why
+//!
+//! A generation lets a CPU judge how far it is behind without a list of the flushes that it missed:
+//! a list would need memory for every CPU that is idle, and would have to be drained before the
+//! space runs. One that is a single step behind forgets the addresses named; one that is further
+//! behind forgets the space. Interrupts are the dear part, so that a CPU is asked only if it could
+//! otherwise use a stale entry.
 mod asid;
 mod catch_up;
 mod config;

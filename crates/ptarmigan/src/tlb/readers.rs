@@ -10,6 +10,22 @@
 //!    cell counts them, and shows the epoch of the first until the last has ended.
 //!
 //! This is the epoch of REQ-17; a machine that masks interrupts in its walkers has no need of it.
+//!
+//! ```text
+//!  epoch     7                        8
+//!  flush     unhook table ── advance ─┤── is_reading(A)? yes: the table is parked
+//!  reader A  ├─ since = 7, finds the table ───────────────┤ since = 0: the table may go
+//!  reader B                           ├─ since = 8, cannot find the table ──────┤
+//! ```
+//!
+//! # Why
+//!
+//! A reader takes no lock and stores to its CPU's own cell only, because page faults and profilers
+//! read tables far more often than an operation frees one. A count of readers of each space would
+//! be one line that all CPUs write. The epoch ends the waiting: without it new readers, which
+//! cannot find the table, would keep a flush waiting for ever. Both sides store first and look
+//! second, with one total order (`SeqCst`). Otherwise a reader could read an entry before its cell
+//! is seen, and the flush would free the table under it.
 use super::error::TlbRefusal;
 use super::id::SpaceId;
 use super::space::SpaceTlb;

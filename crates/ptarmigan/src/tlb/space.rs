@@ -1,4 +1,24 @@
 //! Holds the TLB state of a space.
+//!
+//! # Why
+//!
+//! A flush and a CPU that loads the space meet without a lock: a lock would be taken at every
+//! switch of tasks. Each side *writes* its own part before it *looks* at the other's. Both are
+//! `SeqCst`, because with weaker orders each could miss the other's store: the flush would skip the
+//! CPU, and the CPU would keep the old translation.
+//!
+//! ```text
+//!  flush                          load
+//!  raise generation  ──┐   ┌──    set bit in active
+//!                       ╳
+//!  look at active    <─┘   └─>    look at generation
+//! ```
+//!
+//! # Debt
+//!
+//! A flush that is refused or unwinds leaves translations that no later flush would name. So the
+//! space counts it as a *debt*, and the next flush forgets everything. The count must change with
+//! each failure. Otherwise a flush that began before a second failure would settle that one too.
 use super::asid::machine_wide::SpaceAsid;
 use super::id::{Generation, SpaceId};
 use crate::addr::Pfn;

@@ -1,6 +1,21 @@
 //! Switches the root that a CPU has loaded: of a space it runs in, of a space it keeps lazily, or
 //! the kernel's own.
 //!
+//! ```text
+//!             activate(A)            rest
+//!   kernel ───────────────> active ─────────> lazy
+//!     ^                     │    ^              │
+//!     │      deactivate     │    └── activate ──┤  no load if the generation is the same
+//!     └─────────────────────┴───────────────────┘
+//! ```
+//!
+//! # Why lazy CPUs stay in a mask
+//!
+//! An idle CPU keeps the root loaded, because the task that runs next is often of the same space,
+//! and a load would empty a TLB without numbers. The flush skips it, so that nobody interrupts an
+//! idle CPU. But an MMU may walk ahead at any time: a flush that frees tables must find the CPU in
+//! one of the two masks. So the bit of the mask to come is set before the old one is cleared.
+//!
 //! # Interrupts in the middle
 //!
 //! Each call has the CPU's [`Loaded`](super::state::Loaded) for itself from its first store to a

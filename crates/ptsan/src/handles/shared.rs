@@ -1,4 +1,18 @@
 //! One sanitizer for code on several threads.
+//!
+//! ```text
+//!  thread 0   lock of the table ── store ── hook: entry_written ── unlock ─┐
+//!  thread 1                                                               └─> lock ── reads, walks
+//!  sanitizer            one lock, innermost: hook after hook, in the order of the events
+//! ```
+//!
+//! # Why
+//!
+//! The sanitizer's state is one history of all CPUs: a debt of one CPU begins with a store of
+//! another one. A lock for each CPU could not order them, so every hook takes one lock for its
+//! whole length. The hook must be called before other threads can act on the event, because the
+//! sanitizer believes the order in which it is told. See [`Shared`] for the order of hooks and of
+//! locks.
 #[cfg(doc)]
 use crate::memory::Memory;
 use crate::state::{Config, Sanitizer};

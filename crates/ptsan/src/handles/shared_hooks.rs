@@ -1,4 +1,20 @@
 //! The hooks of a shared sanitizer: each takes the lock for one call.
+//!
+//! ```text
+//!  a CPU's own action       step: a scheduler may switch here ──> lock ──> the hook of Sanitizer
+//!  a store, a link          lock ────────────────────────────────────────> the hook of Sanitizer
+//! ```
+//!
+//! # Example
+//!
+//! `tests/schedules_shuttle.rs` has a scheduler that switches threads at these points.
+//!
+//! # Why
+//!
+//! A test that explores orders of threads wants another thread to run before a flush, a switch or a
+//! walk of a CPU. There must be no such point between a store and its hook, because the code under
+//! test holds the lock of its table there: a scheduler that switched would wait for that lock for
+//! ever.
 use super::shared::Shared;
 use crate::arch::{Access, HashTable};
 use crate::cpu::{Fault, Flush, Translation};

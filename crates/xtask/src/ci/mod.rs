@@ -2,12 +2,13 @@
 //!
 //! # Why
 //!
-//! A check that stands in a script can be run only with all others, and one that is left to the
-//! night is run by nobody. Here each is a row of `.ci/jobs.toml`, with its needs and its minutes:
+//! A check that stands in a script can be run only with all others. One that is left to the night
+//! would be run by nobody before a merge. So each is a row of `.ci/jobs.toml`, with its needs and
+//! its minutes:
 //!
 //! ```text
 //! jobs.toml --+-- full      all of the tier change, two lanes at once; then a slice
-//!             +-- slice     nightly jobs that are longest not green, for 15 minutes --> report.list
+//!             +-- slice     nightly jobs, oldest success first, 15 minutes --> report.list
 //!             +-- --changed tests and jobs of changed packages, by the manifests
 //!             +-- NAME...   the named jobs
 //! ```

@@ -1,4 +1,17 @@
 //! Runs scripts of jobs, each into a log of its own, and says how they ended.
+//!
+//! ```text
+//!  run       bash in a group of its own ── GROUPS[lane] = group ── wait ── GROUPS[lane] = 0
+//!  signal    end ──> SIGTERM to each group, three times ──> exit 130
+//!  failed    another lane has failed: ended ──> end_group of this lane
+//! ```
+//!
+//! # Why
+//!
+//! A job starts compilers, emulators and tests. If only the script were killed, they would go on
+//! and keep the machine busy. So each job is a process group, and the whole group is told to end.
+//! The handler of signals must not take a lock, so the groups stand in atomics. It tells each group
+//! several times, because a shell that is about to start a command misses the first signal.
 use super::jobs::Job;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{

@@ -1,6 +1,8 @@
 //! Counts words of the comments and documents that make them hard to read, and fails above a limit.
-//! Fails if a line of theirs is wider than 100 columns.
+//! Fails if a line of theirs is wider than 100 columns, or if the documentation of a protocol's
+//! module gives no reason and shows no case.
 mod list;
+mod protocols;
 mod text;
 mod width;
 
@@ -21,6 +23,9 @@ pub struct ProseArgs {
     /// Looks at these files or directories instead of the parts of the list; the limits hold for
     /// each.
     paths: Vec<PathBuf>,
+    /// Prints the modules of protocols whose documentation lacks a reason or a drawing.
+    #[arg(long)]
+    protocols: bool,
     /// Prints a document of JSON.
     #[arg(long)]
     json: bool,
@@ -59,9 +64,13 @@ pub fn run(args: &ProseArgs) -> ExitCode {
             width::failures(files.iter().filter(|file| {
                 args.paths.is_empty() || args.paths.iter().any(|path| file.starts_with(path))
             }))?;
-        Ok((list, counted, wide))
+        let protocols = match args.paths.as_slice() {
+            [] => protocols::failures(&files, args.protocols)?,
+            _ => Default::default(),
+        };
+        Ok((list, counted, wide, protocols))
     });
-    let (list, counted, wide) = match counted {
+    let (list, counted, wide, (protocols, unexplained)) = match counted {
         Ok(counted) => counted,
         Err(err) => {
             eprintln!("cargo xtask prose: {err}");
@@ -72,9 +81,10 @@ pub fn run(args: &ProseArgs) -> ExitCode {
         println!("{:#}", json(&list, &counted));
     } else {
         print(&list, &counted);
+        print!("\n{protocols}");
     }
-    let mut failed = !wide.is_empty();
-    wide.iter().for_each(|failure| eprintln!("FAILED: {failure}"));
+    let mut failed = !wide.is_empty() || !unexplained.is_empty();
+    wide.iter().chain(&unexplained).for_each(|failure| eprintln!("FAILED: {failure}"));
     for (part, counted) in list.parts.iter().zip(&counted).filter(|(part, _)| part.gated) {
         for failure in failures(part, counted, &list) {
             failed = true;
@@ -86,7 +96,8 @@ pub fn run(args: &ProseArgs) -> ExitCode {
     }
     if failed {
         eprintln!(
-            "`cargo xtask prose --worst 20` lists places; CONTRIBUTING.md (How we write) has the rules."
+            "`cargo xtask prose --worst 20 --protocols` lists places; CONTRIBUTING.md (How we write) has \
+             the rules."
         );
         return ExitCode::FAILURE;
     }

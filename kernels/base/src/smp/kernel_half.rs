@@ -1,6 +1,17 @@
-//! The kernel's half changes while other CPUs use it: a page of it shows another frame each round,
-//! and after the flush no CPU may see the old one. The CPUs that look make no call and take no
-//! interrupt but those of the flush.
+//! Checks the kernel's half while other CPUs use it: a page of it shows another frame each round,
+//! and after the flush no CPU may see the old one.
+//!
+//! ```text
+//!  CPU 0   show(frame of round 8) ── flush ── FLUSHED = 8 ──┐            ┌─> value 8? else: stale
+//!  CPU 1   look: reads the page … reads the page ───────────┴─ SEEN = 8, value ─┘
+//!                                 └─ between frames: a fault, the access is made again
+//! ```
+//!
+//! # Why
+//!
+//! An emulator's TLB forgets at many instructions, and so would hide a missing flush. So the CPUs
+//! that look make no call and take no interrupt but those of the flush. Each writes the round and
+//! the value in one word, because two words could be of two rounds.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};

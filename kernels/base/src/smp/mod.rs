@@ -1,5 +1,17 @@
 //! Images with several CPUs: how CPUs start and wait for each other, the programs that they run,
 //! checks of groups of pages and of the kernel's half, stacks and what calls take of them.
+//!
+//! ```text
+//!  CPU 0   boots ── starts the others ── wait_until_up(n) ── run_programs ──> `kernel_half`: check
+//!  CPU 1   starts ── up: UP + 1, release ──────────────────── tasks ────────> look
+//!  wait    spin, 10 s ── no answer ──> fail
+//! ```
+//!
+//! # Why
+//!
+//! A CPU that does not start, or does not answer, must fail the run with a line that says so.
+//! Without a limit the run would end by the timeout of the emulator, minutes later, and no line
+//! would tell which CPU it was. So every wait ends after ten seconds of the machine's clock.
 
 pub mod groups;
 pub mod kernel_half;

@@ -1,5 +1,18 @@
 //! Address spaces: a table of those that tasks run in, and the calls into the library that change
 //! them.
+//!
+//! ```text
+//!  insert      slot without users ── space written ── users = 1 ──> SpaceHandle
+//!  share       users + 1 ──────────── close: users - 1 ──> 0: space taken out ──> unlocked: ended
+//!  current     CPU has (slot, id) loaded ── with: users > 0 and the same id? ──> the space
+//! ```
+//!
+//! # Why
+//!
+//! A CPU keeps the space of its last task loaded after the task has ended, so the slot may be
+//! empty, or another space's, when the CPU comes back to it. The name tells, because names are not
+//! used again. A space is ended without the lock: its flush waits for other CPUs, and one that
+//! waits for the lock with interrupts masked would not answer.
 
 use core::fmt::Display;
 use core::mem::MaybeUninit;

@@ -1,4 +1,19 @@
 //! Tasks, and the loop of each CPU that runs them.
+//!
+//! ```text
+//!  start ──> Ready ── dequeue ──> Running ── trap ──┬─> Resume
+//!              ^                                    ├─> GiveWay: enqueue
+//!              │ enqueue, wake                      ├─> Waiting, Paused: another task wakes it
+//!              └────────────────────────────────────┴─> Ended: the parent asks for its code
+//!  idle        flag = true ── looks at the queue ── sleep <── wake: flag.swap(false), interrupt
+//! ```
+//!
+//! # Why
+//!
+//! A CPU sets its flag before it looks at the queue, and a task is queued before the flags are
+//! looked at. Otherwise a task could become ready between the look and the sleep, and the machine
+//! would stand still with work to do. The next step of a task is carried out after all borrows of
+//! its body have ended, because another CPU may run the task as soon as it is ready.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -1,6 +1,20 @@
 //! Frames whose bytes CPUs fetch as instructions, as Linux keeps them (`PG_dcache_clean`): caches
 //! are cleaned when a program may first execute a page, and again after the kernel has written to
-//! it. Programs that write instructions themselves see to the caches themselves, as under Linux.
+//! it.
+//!
+//! ```text
+//!  fault, execute    has(frame)? ── no ──> clean the caches ── add: release ──> has: acquire, yes
+//!  kernel writes     bytes written ── remove ──> the next fault cleans again
+//!  a program writes  its own instructions: it cleans by itself, as under Linux
+//! ```
+//!
+//! # Why
+//!
+//! AArch64 and RISC-V fetch instructions past the data cache. A page that was just read from a file
+//! may be in the data cache alone, and a CPU would execute older bytes. Cleaning at each fault
+//! would cost thousands of cycles for a page of a shared library that all programs map, so a bit of
+//! each frame remembers it. The bit is set after the cleaning: otherwise another CPU could map the
+//! page before.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,6 +7,12 @@
 //! that was never written is a hole, which reads as zeroes; it gets a frame when a program touches
 //! it through a mapping.
 //!
+//! ```text
+//!  object ── top ──> │ n │ … │ ──> │ page │ hole │ page in a block │ … │
+//!                                           └─ a program touches it ──> frame, cleared
+//!  users    its place + open files + tasks that map it ──> 0: all frames go
+//! ```
+//!
 //! Shared anonymous memory may have its pages in blocks, for large pages: a span of holes gets a
 //! block of frames when a program touches one of them. A block goes with the object, as a whole.
 //!
@@ -15,6 +21,13 @@
 //! An object has users: its place in the file system, open files, and every task that has it
 //! mapped, once. While anything but the place itself uses it, no page of it is given back: one that
 //! is cut off is cleared. With the last user the object goes, and all of its frames.
+//!
+//! # Why
+//!
+//! A page that is cut off by `truncate` may still be mapped by a task that runs on another CPU. To
+//! give it back, every space that maps it would have to be found and flushed, for which Linux keeps
+//! reverse maps. Clearing the page must be enough here: the program then reads zeroes where Linux
+//! sends `SIGBUS`. One lock guards all objects, because each operation is a few loads and stores.
 
 use core::ops::Range;
 use core::ptr::NonNull;

@@ -1,8 +1,18 @@
 //! The memory of programs, as the kernel reads and writes it.
 //!
+//! ```text
+//!  read, write   page ── query: present, allowed? ── yes ──> window ── bytes
+//!                          └─ no ── fault: served ──> query again
+//!  futex words   AtomicU32 in the window ── exchange with the program's own CPUs
+//! ```
+//!
+//! # Why
+//!
 //! Each page is looked up in the program's tables, and a fault is served where they do not allow
 //! the access. Then the bytes are reached through a window. So the kernel never faults, and works
-//! on spaces that are not loaded, too.
+//! on spaces that are not loaded, too. Access at the program's own addresses would be faster, and
+//! would need a table of the instructions that may fault, which must be complete. Words that
+//! threads of the program use meanwhile are read and written as atomics.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

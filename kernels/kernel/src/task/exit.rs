@@ -1,4 +1,17 @@
 //! The end of tasks, and of the kernel.
+//!
+//! ```text
+//!  end_task   lock: robust list ── unlock ── the task's own space ends ── lock: usage, threads - 1
+//!               └─ last thread: end_process ── children to process 1 ── SIGCHLD ──> parent
+//!  begin_end  process 1 has ended ── stopping = true ──> each CPU: stop ── stopped + 1 ── counts
+//! ```
+//!
+//! # Why
+//!
+//! A space is ended without the kernel lock: its flush waits for other CPUs, and taking down its
+//! tables is the longest work of all. Nobody else knows the space by then. The slot of a thread is
+//! given back by the caller, because the body is still borrowed here and another task would get it
+//! otherwise. When process 1 ends, all CPUs must have stopped before frames are counted.
 
 use core::sync::atomic::Ordering;
 

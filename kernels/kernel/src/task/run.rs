@@ -1,4 +1,19 @@
 //! The loop of each CPU: runs tasks, and serves their traps.
+//!
+//! ```text
+//!  next ──> run_from ── activate ── run_one ── enter ──> user mode
+//!    ^         ^                        ^                   │ trap
+//!    │         │                        └── fault, Resume <─┤ no lock, no other task
+//!    │         └── another task, lock ──── GiveWay, Block <─┤
+//!    └── nothing to do: idle ───────────────────── End <────┘
+//! ```
+//!
+//! # Why
+//!
+//! Faults come first in the loop, and take neither the kernel lock nor a look at other tasks,
+//! because they are the work that this kernel is measured by. A task that gives its CPU up is saved
+//! with the lock held: otherwise another CPU could take it off the queue and run it with old
+//! registers. A CPU that goes idle keeps the root loaded, because often the same task goes on.
 
 use core::sync::atomic::Ordering;
 

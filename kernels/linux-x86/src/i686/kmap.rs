@@ -1,11 +1,20 @@
 //! Tests Linux's pool of slots with tasks that sleep: more tasks than slots, each with a stack of
 //! its own.
 //!
+//! ```text
+//!  task      map ── no slot ── doing = SLEEPING ── is_woken? ── no ──> leave ──> the next task
+//!  another   unmap ── wake: SLEEPING -> READY
+//!  all sleep, none READY ──> the test fails: nobody could wake them
+//! ```
+//!
+//! # Why
+//!
 //! The kernel for programs never sleeps, so this is the one place where its tasks do. They run on
 //! the CPU that boots, one at a time, until all have ended. A task that holds a slot gives way, so
-//! that the others find no slot and sleep; code that gives a slot back wakes the first of them. If
-//! all that have not ended sleep, nobody is left who could wake them. A test that fails ends the
-//! machine.
+//! that the others find no slot and sleep; code that gives a slot back wakes the first of them. A
+//! task says that it sleeps before it looks once more. Otherwise a wake-up between the look and the
+//! sleep would be lost. If all that have not ended sleep, nobody is left who could wake them. A
+//! test that fails ends the machine.
 
 use core::arch::global_asm;
 use core::fmt;

@@ -1,5 +1,17 @@
 //! Slots that show high frames: entries of one table of the kernel's half. The first are for data,
 //! the next ones for tables, and the rest for the pool that is tested.
+//!
+//! ```text
+//!  window_table   │ data │ tables │ pool … │
+//!  install        high half ──> low half with the present bit, release
+//!  remove         low half = 0 ──> the CPU forgets the page
+//! ```
+//!
+//! # Why
+//!
+//! An entry of PAE has two words, and an MMU may read it between two stores. The word with the
+//! present bit is stored last and cleared first, so that no CPU sees half of an entry. All slots
+//! are in one table: one page of memory, which every root links, serves every space.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -11,6 +11,18 @@
 //! instruction of address translation uses. The record is made when that instruction is executed,
 //! so an instruction that is left out leaves no record. The message and the instruction must be
 //! adjacent: the caller masks interrupts.
+//!
+//! ```text
+//!  image      slot[1..] = arguments ── slot[0] = code, release
+//!  recorder                             └─> the store is seen: reads the slot ──> record
+//!  image      OPERAND ── invlpg ──> the record is made here
+//! ```
+//!
+//! # Why
+//!
+//! An instruction of x86 that traps to the recorder would change the time and the order of the run
+//! that it watches. Stores to memory do not. A slot for each CPU needs no lock, so that CPUs are
+//! recorded in the order in which QEMU runs them.
 #![no_std]
 
 mod layer;

@@ -1,6 +1,14 @@
 //! Exceptions. Page faults go to a hook; those it declines are fixed up if they come from a probe;
 //! everything else ends the run.
 //!
+//! ```text
+//!  page fault ──> IN_PAGE_FAULT = true ──> HOOK: acquire ── served ──> iret
+//!                  │ already true: ends      └─ declined ── a probe? ── yes ──> probe_failed
+//!  others ──> report, end of the run                         └─ no ──> report, end of the run
+//! ```
+//!
+//! # Why
+//!
 //! The vectors run on three stacks: page faults on one, double faults on one, the rest on the
 //! third, so that a fault inside the page-fault hook is reported instead of overwriting the
 //! interrupted frame. The hook itself must not fault on a page: that would reuse the stack it

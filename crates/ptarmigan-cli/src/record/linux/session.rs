@@ -1,4 +1,26 @@
 //! A recording of a command, from start to end.
+//!
+//! # The protocol
+//!
+//! ```text
+//!  run       target, method ── keeper::split ──> first: waits
+//!  recorder  remove_stale ── Spill, Instance ── fork: the command waits ── begin ── release
+//!  follow    events ──> spill ······ the command ends, a signal, --duration
+//!  finish    sources stopped ── merged by time ── builder ── trace ── renamed to the target
+//! ```
+//!
+//! 1. All that can fail comes before the command runs: the target, the method, the temporary files,
+//!    the instance, the filter.
+//! 2. The command is forked and waits until the sources are on, so that its first event is
+//!    recorded.
+//! 3. It is followed until it ends. If the recording ends earlier, the trace is written while the
+//!    command's calls are still answered.
+//!
+//! # Why
+//!
+//! A user who waits ten minutes for a command must not learn then that the trace cannot be written.
+//! So the target is tried first. Events are written raw and become a trace at the end, because the
+//! builder needs them in the order of time, and rings of several CPUs have no common order before.
 use super::allowed;
 use super::attach;
 use super::finish::{Ending, SPILL, finish};

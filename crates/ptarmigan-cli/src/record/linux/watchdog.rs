@@ -1,9 +1,31 @@
 //! Splits the command into two processes, which watch each other: the one that the user sees waits,
 //! the other one records.
 //!
-//! If the first is killed, the second stops recording, cleans up, and lets the command go on. If
-//! the second is killed, the first cleans up and answers the system calls that wait, until the
-//! command has ended. If both are, the next recorder cleans up.
+//! # The protocol
+//!
+//! 1. The first process splits, before it has a second thread, and waits for its child.
+//! 2. The recorder tells the first where it finds the listener of the command's system calls. The
+//!    first keeps it open.
+//! 3. The recorder notes in shared memory which call it is answering.
+//! 4. If the first is killed, the kernel sends the recorder a signal: it stops recording, cleans
+//!    up, and lets the command go on. If the recorder is killed, the first cleans up and answers
+//!    the system calls that wait, until the command has ended. If both are, the next recorder
+//!    cleans up.
+//!
+//! ```text
+//!  user ── Ctrl-C ──> first ── relay_to ──> recorder ── listener ──> command
+//!                       │ split, waitpid        │                      │ a call waits
+//!                       │                       └─ ANSWERING = id ─────┤
+//!                       └─ recorder killed: clean_up, answer_all ──────┘ the call goes on
+//! ```
+//!
+//! # Why
+//!
+//! A command whose system calls wait for the recorder would stop for ever if the recorder died: the
+//! kernel gives a call that nobody answers no way to go on. A recorder must not be able to do that
+//! to a program, so that a second process holds the listener. It does very little, so that it has
+//! no reason to fail. The call that was being answered must be known, because it is no longer in
+//! the listener's queue.
 use super::system::notify::{self, Listener, Ready};
 use super::system::signals;
 use ptarmigan_term::print;

@@ -9,8 +9,8 @@ use crate::format::{
 /// # Safety
 ///
 /// 1. CPUs whose `TCR_EL1` names the [granule](Self::GRANULE) for both roots, and whose other
-///    registers are as the format's documentation says, walk trees of it from `TTBR0_EL1` on, and
-///    those of [`Upper`](Self::Upper) from `TTBR1_EL1` on.
+///    registers are as the format's documentation says, walk its trees from `TTBR0_EL1` on, and
+///    trees of [`Upper`](Self::Upper) from `TTBR1_EL1` on.
 pub unsafe trait Tables: Format {
     /// The format of the kernel's tree.
     type Upper: Format;

@@ -20,7 +20,7 @@ const ASID: u64 = 0xffff;
 /// Linux does.
 const MOST_NEW: u64 = 64;
 
-/// The MMUs of RISC-V harts. `F` is the format of their tables, that of the mode in `satp`. `B`
+/// The MMUs of RISC-V harts. `F` is the format of their tables, which the mode in `satp` names. `B`
 /// sends interrupts; `I` executes instructions.
 ///
 /// ```

@@ -89,9 +89,9 @@ pub unsafe trait NptCpu: Sync {
 /// interrupts, which end a guest's turn on the other CPUs; `I` is the hypervisor's.
 ///
 /// No instruction forgets translations of a guest's physical addresses: `VMRUN` does, as the VMCB
-/// says (AMD APM volume 2, "TLB Flush"). A CPU uses none of them in between. Whatever is to be
-/// forgotten, all of the guest is. ASID 0 is the host's and 1 that of guests without a number, so
-/// the library's number *n* is ASID *n* + 1.
+/// says (AMD APM volume 2, "TLB Flush"). A CPU uses none of them in between. Each request flushes
+/// all of the guest. ASID 0 is the host's, and guests without a number share 1, so the library's
+/// number *n* is ASID *n* + 1.
 ///
 /// A nested page fault is taken after a walk of the tables as they are, so entries that become
 /// valid need nothing.
@@ -115,7 +115,8 @@ impl<B, I> NptMmu<B, I> {
         self.asids.saturating_sub(2)
     }
 
-    /// The ASID of a number. Numbers that CPUs do not have share that of guests without one.
+    /// Returns the ASID of a number. Numbers that CPUs do not have share the ASID of guests without
+    /// one.
     #[inline]
     const fn asid(&self, number: u16) -> u16 {
         if number <= self.asids() { number + 1 } else { NO_NUMBER }

@@ -11,6 +11,13 @@
 //! while a large page of another space shows it, and when the last large page goes, each page has
 //! as many references as there are entries that show it, and is a data frame as all others are.
 //!
+//! ```text
+//!               first split               last whole gone
+//!   WHOLE ──> PARTING ──> PARTED ───────────────────────────> pages like all others
+//!   whole 2              whole 2, each page 2 (one stands for the whole, one for the split)
+//!                        whole 1, each page 2 ──> whole 0, each page 1
+//! ```
+//!
 //! | record | `link` | `lines[0]` | `lines[1]` | `live` |
 //! |---|---|---|---|---|
 //! | first page | its own references | its own chain | references to the whole | [state](WHOLE) |
@@ -18,8 +25,12 @@
 //!
 //! Pages without a whole have no use for the last two columns.
 //!
+//! # Why
+//!
+//! Spaces that fork from each other split their large pages at different times, and on different
+//! CPUs. Each of them must be able to give one page back while another one still shows all 512.
 //! Rejected: counting the references of all pages together at the first one. A page could not be
-//! given back before all others, and no space could know that it is a page's only user.
+//! given back before all others, and no space would know that it is a page's only user.
 use super::{DataFrames, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::Pinned;

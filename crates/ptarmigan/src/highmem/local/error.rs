@@ -95,7 +95,7 @@ pub enum SwitchError {
         /// How many.
         maps: usize,
     },
-    /// The task's maps are those of another CPU, and nothing has changed.
+    /// The task's maps belong to another CPU; they are unchanged.
     WrongCpu {
         /// The CPU that they are of.
         of: CpuId,

@@ -19,6 +19,22 @@
 //! [`Window`](crate::window::Window): a slot whose guard has
 //! gone is used again when those above it have gone too.
 //!
+//! ```text
+//!             slot 0        slot 1        slot 2
+//!  code       outer         inner
+//!  interrupt                              its own ──> STALE if this CPU is in a flush
+//!  code       outer         inner         flushed before it is used again
+//!  task out   (saved)       (saved)       unused ──> `switch_in` puts both back
+//! ```
+//!
+//! # Why
+//!
+//! Linux's `kmap_local` has the same shape, so that ports can keep their calls. A stack needs no
+//! search and no lock: the next slot is the depth. No other CPU uses the addresses of a slot, so
+//! that ending a map flushes one page on one CPU; a slot that all CPUs share would need a shootdown
+//! for each use. Guards are made in a scope, which notes their slots (`guard`), because a guard can
+//! be forgotten, and its slot would be lost otherwise.
+//!
 //! # What is flushed
 //!
 //! When a guard goes, its slot shows nothing any more, and the CPU forgets it: one page on one CPU.

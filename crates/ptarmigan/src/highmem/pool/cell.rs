@@ -1,4 +1,20 @@
 //! One word for each frame: where it is mapped, and how many users it has.
+//!
+//! ```text
+//!   31          16 15           0
+//!  ┌──────────────┬──────────────┐   0: not mapped         n + 1: n users
+//!  │     slot     │    count     │   1: stale, no users    join: +1, leave: -1
+//!  └──────────────┴──────────────┘   expire: stale ──> 0, by a sweep
+//! ```
+//!
+//! # Why
+//!
+//! A user must not join a slot that a sweep is taking. With the count at the slot and the slot's
+//! number at the frame, a user would read the number, and a sweep could free the slot before the
+//! count is raised. In one word, one compare-exchange does both or neither.
+//!
+//! `leave` and `expire` are `SeqCst`: a caller that waits for slots queues first and looks at the
+//! words then, so that it sees the last user leave or is woken by it.
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// The slot of a frame and the state of that slot, in one word: 0 while the frame is not mapped;

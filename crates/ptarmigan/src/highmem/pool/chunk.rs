@@ -1,4 +1,17 @@
 //! A part of the slots of one colour, which is swept at once.
+//!
+//! ```text
+//!   free ── take: up to 64 of one row ──> at hand on a CPU ──> shows a frame
+//!    ^ ^────────────── give ──────────────────┘                    │ sweep
+//!    └── give_flushed <── flush <── owed (a flush that unwound) <──┘
+//! ```
+//!
+//! # Why
+//!
+//! Slots are taken by rows of 64, one word of the set, so that a CPU takes the lock once for many
+//! maps. A chunk is no larger than a leaf table because a sweep flushes one chunk, and a flush that
+//! names the pages of one table needs one bitmap. After a flush that has unwound, slots are empty,
+//! but a CPU may still know their last frames: they must be flushed before they are free.
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering};
 

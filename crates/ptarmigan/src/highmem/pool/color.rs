@@ -1,4 +1,17 @@
 //! The slots of one colour.
+//!
+//! ```text
+//!  pop      at hand on this CPU ─────────────────────────> slot     no lock, no atomic operation
+//!  take     chunk of this CPU ── empty: the next chunk ──> slot, and a batch to have at hand
+//!  sweep    a chunk ── flush ──> free                               Begun counts it while it runs
+//! ```
+//!
+//! # Why
+//!
+//! A CPU that finds no slot must tell "all slots are in use" from "another CPU is about to free
+//! some": in the first case its caller sleeps or fails, in the second it waits a moment. So each
+//! sweep is counted while it runs, for the colour and for its CPU. The count of the CPU is there
+//! because a handler that interrupts a sweep would otherwise wait for the sweep that it interrupts.
 use super::chunk::{Batch, Chunk, MOST};
 use super::config::PoolConfig;
 use super::queue::SlotQueue;

@@ -8,17 +8,32 @@
 //! | 1 | shows a frame that has no users; CPUs may know it |
 //! | n, from 2 on | shows a frame that has n - 1 users |
 //!
+//! ```text
+//!  acquire, publish   0 ──> 2        the frame's word names the slot
+//!  join               n ──> n + 1    from 1 on: the same address, no flush
+//!  leave              n ──> n - 1    down to 1: stale
+//!  sweep              1 ──> 0 ── expire ── flush of all CPUs ── give_flushed ──> free
+//! ```
+//!
 //! A slot goes from 1 to 0 by a *sweep*, with a flush in between (I11). A frame that is mapped
 //! again before that goes back to 2, at the same address. So a frame has one address at a time, and
 //! unmapping never flushes.
 //!
+//! # Why
+//!
+//! An address that all CPUs use must be forgotten by all of them before it shows another frame. A
+//! flush for each unmap would interrupt every CPU each time. So slots without users stay as they
+//! are, and one flush frees many: this is Linux's `kmap`. Linux holds one lock for all of it; here
+//! only sweeps and sets of a chunk have one, because otherwise CPUs that map different frames would
+//! wait for each other.
+//!
 //! # Where the state is
 //!
-//! 1. Each frame has a word: its slot and that slot's count. Users join and leave by one
+//! 1. Each frame has a word (`cell`): its slot and that slot's count. Users join and leave by one
 //!    atomic operation on it, without a lock and without looking at the slot.
 //! 2. Each slot notes its frame once the frame's word names the slot. Only sweeps read that.
-//! 3. Free slots are in a set of the *chunk* that they are in, or at hand on one CPU, where taking
-//!    one takes neither a lock nor an atomic operation.
+//! 3. Free slots are in a set of the `chunk` that they are in, or at hand on one CPU (`color`),
+//!    where taking one takes neither a lock nor an atomic operation.
 //! 4. A chunk has at most as many slots as a leaf table has entries. Each CPU begins at a chunk of
 //!    its own, so that CPUs that map different frames share nothing.
 //!
@@ -27,14 +42,14 @@
 //! A CPU takes a slot, shows the frame there, and then names the slot in the frame's word, if that
 //! names none. If another CPU was faster, the slot shows a frame that nobody uses there: it is an
 //! *orphan*, which the next sweep takes. So nothing ever waits for a CPU that is in the middle of
-//! mapping, and interrupts may map frames in the middle of it.
+//! mapping, and interrupts may map frames in the middle of it. The guard of a use is in `mapped`.
 //!
 //! # Sweeps
 //!
-//! A sweep takes the slots of one chunk that have no users: it clears the frames' words, makes the
-//! slots show nothing, has every CPU forget exactly those, and makes them free. It holds no lock
-//! during the flush. Slots whose flush has not happened, because it unwound, are kept for the next
-//! sweep of the chunk.
+//! A sweep (`sweep`) takes the slots of one chunk that have no users: it clears the frames' words,
+//! makes the slots show nothing, has every CPU forget exactly those, and makes them free. It holds
+//! no lock during the flush. Slots whose flush has not happened, because it unwound, are kept for
+//! the next sweep of the chunk.
 //!
 //! # Waiting
 //!

@@ -1,17 +1,31 @@
 //! Callers that sleep for a slot, first come first served.
 //!
-//! # No wake-up is lost
+//! # Protocol
 //!
 //! 1. A caller queues, and after a fence looks for a slot: at the sets of free slots, at the owners
 //!    of all others, and at the words of frames.
 //! 2. Code that makes a slot available does so, and after a fence looks whether the queue is empty.
 //!    Where the slot goes to a set, that set's lock stands for the fences.
+//! 3. Only the first of the queue looks for slots; when it leaves, with a slot or without, it wakes
+//!    the next one, which looks in its turn.
 //!
-//! So one of the two sees the other. Sequentially consistent accesses would not do in place of
-//! fences: the owner of a slot is written by a plain store, earlier than the frame's word, and a
-//! caller that did not see that store would not look at the word. Only the first of the queue
-//! looks for slots; when it leaves, with a slot or without, it wakes the next one, which looks in
-//! its turn.
+//! ```text
+//!  caller                              last user of a slot
+//!  join the queue ── fence ──┐   ┌──   leave: count - 1 ── fence
+//!                             ╳
+//!  look for a slot <─────────┘   └─>   is_waited_on? wake the first
+//!  none: sleep until woken   <──────
+//! ```
+//!
+//! # Why no wake-up is lost
+//!
+//! One of the two sees the other, because each stores before its fence and looks after it.
+//! Sequentially consistent accesses would not do in place of fences: the owner of a slot is written
+//! by a plain store, earlier than the frame's word, and a caller that did not see that store would
+//! not look at the word.
+//!
+//! Only the first looks, because a slot must not go to a caller that came later: in a crowd of
+//! callers the first could wait for ever.
 use super::config::{PoolError, Turn};
 use super::sleep::{MaySleep, Wake};
 use crate::cpu::Pinned;

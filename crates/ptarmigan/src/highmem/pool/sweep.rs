@@ -1,4 +1,20 @@
-//! Finds free slots: what is at hand, the shared set, and sweeps.
+//! Finds free slots: those at hand, the shared set, and sweeps.
+//!
+//! ```text
+//!  owner of a slot    NOTHING ──── skipped
+//!                     ORPHAN ───── compare_exchange ─> NOTHING ─┐
+//!                     a frame ──── cell.expire ──────> NOTHING ─┴─> remove ─> flush ─> free
+//!                       │ it has users: pinned                                  │ refused, unwound
+//!                       └─> stays                                               └─> owed
+//! ```
+//!
+//! # Why
+//!
+//! A flush of all CPUs costs about as much for one slot as for hundreds, so that a sweep takes all
+//! slots of a chunk that have no users. The frame's word is cleared before the entry is removed.
+//! Otherwise a user could join an empty slot. The lock of the chunk is not held during the flush,
+//! because a CPU that waits for that lock could be one that the flush waits for. A sweep ahead of
+//! need begins when few slots are left: a caller that may not sleep would fail at the last one.
 use super::Pool;
 use super::chunk::{Chunk, SlotBits};
 use super::color::Color;

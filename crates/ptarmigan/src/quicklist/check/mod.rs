@@ -177,8 +177,8 @@ impl Checked {
         self.frames.of(frames, at.pfn())
     }
 
-    /// Returns whether a page has words of its own: tables smaller than a frame share those of the
-    /// frame.
+    /// Returns whether a page has words of its own: tables smaller than a frame share the frame's
+    /// words.
     #[inline]
     fn is_tracked<W: OpenWindow, C: Construct>(site: &Site<'_, '_, W, C>) -> bool {
         !site.source.layout().is_small(site.level)

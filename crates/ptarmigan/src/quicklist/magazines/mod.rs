@@ -1,6 +1,32 @@
 //! Quicklists: per-CPU magazines of clean pages before a depot per node, within one budget per
 //! node.
 //!
+//! # The protocol
+//!
+//! ```text
+//!              hit                    both empty: load            depot empty: a miss
+//!  caller <──────── upper magazine <──────────────── depot <───────────────────── allocator
+//!         ────────>                ────────────────>       ─────────────────────>
+//!              put                    both full: store             over the limit: 16 pages
+//!               CPU: no lock, no atomic operation     node: a lock of a shard
+//! ```
+//!
+//! 1. `take` and `put` use the CPU's own magazines.
+//! 2. When both are empty, or both full, one is exchanged with the `depot`, whose shards have a
+//!    lock each.
+//! 3. If the depot is empty too, the page comes from the allocator: a miss. If other CPUs hold
+//!    pages, the CPU rings the `doorbell`.
+//! 4. At its next gather, each CPU of the node compares the doorbell with its last response, and
+//!    responds.
+//!
+//! # Why
+//!
+//! A hit takes no lock and looks at no page, because it is nearly every call. (Links inside pages
+//! cost four times as much as soon as more than a few pages are in flight.) Two magazines, and not
+//! one, are there so that a CPU that allocates and frees in turn at a boundary does not exchange
+//! one each time (Bonwick). Other CPUs cannot take from a magazine: that would need atomic
+//! operations on each hit. So they must ask, and a CPU answers where it is slow anyway.
+//!
 //! # Classes
 //!
 //! Pages are kept by class: root tables, which rest constructed; leaf tables in high memory; and
@@ -10,30 +36,37 @@
 //! # Magazines
 //!
 //! On each CPU a class has two magazines of page numbers, laid end to end in one array. Pages are
-//! handed out from the upper one and put back to it; the lower one is Bonwick's *previous*. Only
-//! when both are empty, or both full, is a magazine exchanged with the depot, so a CPU that
-//! allocates and frees in turn never goes there. A hit touches the CPU's own lines: no lock, no
-//! atomic read-modify-write, no access to the page or to its frame's record. (Links inside pages
-//! cost four times as much as soon as more than a few pages are in flight.)
+//! handed out from the upper one and put back to it; the lower one is Bonwick's *previous*. A hit
+//! touches the CPU's own lines: no lock, no atomic read-modify-write, no access to the page or to
+//! its frame's record.
 //!
 //! Where several CPUs have pages at hand, magazines are scaled to the depot: large while it has
 //! plenty, small as it runs low. So little rests on one CPU while another one runs short.
 //!
 //! # The doorbell
 //!
-//! A CPU that misses notifies the others. Each node has one request word, raised when a limit drops
-//! below what is cached or when a CPU goes to the allocator while others hold pages. A CPU compares
-//! the word when its next gather ends, and gives up the pages that exceed the limit.
+//! Each node has one request word, raised when a limit drops below what is cached or when a CPU
+//! goes to the allocator while others hold pages. A CPU compares the word when its next gather
+//! ends, and gives up the pages that exceed the limit. The over-limit flag is cleared before the
+//! check, and not after it: a limit that is set during the check raises the flag again.
 //!
 //! # The budget
 //!
 //! The pages that a node caches, in CPUs and depots together, never exceed its budget: the
 //! magazines' worst case is set aside first and the depots may have the rest. High memory has a
-//! budget of its own. One call gives back at most 16 pages, whatever is to be done.
+//! budget of its own. One call gives back at most 16 pages, whatever is to be done, so that no call
+//! takes long.
 //!
 //! # Remote returns
 //!
-//! Pages freed on a foreign node go home in batches, after the flush like all others.
+//! Pages freed on a foreign node go home in batches, after the flush like all others:
+//!
+//! ```text
+//!  CPU of node 1 frees ── gather, flush ──> parcel of up to 16 ──> depot of node 0 (its lock)
+//!                                                     no room ──> allocator of node 0
+//! ```
+//!
+//! A page that stayed on the foreign node would make tables there slower for ever (REQ-7, REQ-8).
 mod classes;
 mod config;
 mod depot;

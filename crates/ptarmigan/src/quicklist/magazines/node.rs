@@ -53,7 +53,7 @@ impl Node {
         self.depots.iter()
     }
 
-    /// Returns whether the depots' limits are those of `basis` already.
+    /// Returns whether the depots' limits follow from `basis` already.
     #[inline]
     pub fn has_limits_of(&self, basis: Basis) -> bool {
         self.basis.load(Relaxed) == basis.key()

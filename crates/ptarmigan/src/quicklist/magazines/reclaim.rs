@@ -55,8 +55,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Gives the CPU's magazines the size that they should have by now: other CPUs may have come,
-    /// or run short. Otherwise those of a CPU that neither fills nor empties them would stay as
-    /// they are. Returns false if they are in use.
+    /// or run short. Otherwise a CPU that neither fills nor empties its magazines would keep the
+    /// old size. Returns false if they are in use.
     fn refit(&self, here: &HereCopy<'_>) -> bool {
         let Some(mut cpu) = self.enter(here) else { return false };
         for class in EACH_CLASS {

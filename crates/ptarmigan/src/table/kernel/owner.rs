@@ -1,4 +1,31 @@
 //! Begins and ends the ownership of ranges, and carries a range from one owner to the next.
+//!
+//! # Protocol
+//!
+//! ```text
+//!             note          fill_roots           release: unmap, flush      cut, unhook
+//!   (free) ─────────> Owned ──────────> a range ─────────────────────> Leaving ─────────> (free)
+//!                       ^                  │                              │
+//!                       │                  └───────── unwinds ────────────┤
+//!                       └──── claim of the same span, flush ──── Left <───┘
+//! ```
+//!
+//! 1. A claim notes the span under the lock of the claims, and only then makes tables, without it.
+//! 2. A table for an entry of the roots is made first. Under the lock the claim looks again: the
+//!    owner of another range may have been faster, and then the table is given back.
+//! 3. A release unmaps and flushes. Under the lock it says that it is leaving, and cuts the tables
+//!    that no other owner goes through.
+//! 4. The tables are flushed and given back without the lock. Then the span is free.
+//!
+//! # Why
+//!
+//! Owners map pages without a lock, so that two drivers do not wait for each other. This holds
+//! because ranges are made of whole leaf tables, and a table stays linked while any owner has
+//! addresses below it. The lock guards only the tables above, which are shared.
+//!
+//! No memory is allocated under the lock, and no flush is waited for: another CPU may wait for the
+//! lock with interrupts masked, and would not answer. If a release unwinds, the span stays taken,
+//! because TLBs may know its pages. The next claim of the same span flushes them.
 use super::claims::{ClaimError, Hold, Holdings, MAX_ROOT_ENTRIES, Span};
 use super::error::KernelRangeError;
 use super::range::KernelRange;

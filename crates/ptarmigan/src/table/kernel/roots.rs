@@ -1,8 +1,28 @@
 //! Keeps the kernel's half of every root table the same.
 //!
-//! Constructed roots, live ones and ones that rest on a list, are linked through their frames'
-//! records. A change of the kernel map goes along that list, and construction copies and registers
-//! under the same lock, so no root ever misses a change (H2, H14, REQ-3, REQ-16).
+//! # Protocol
+//!
+//! 1. Constructed roots, live ones and ones that rest on a list, are linked through their frames'
+//!    records.
+//! 2. A change of the kernel map takes the lock of the roots, and goes along that list.
+//! 3. Construction copies the entries and registers the root under the same lock; destruction takes
+//!    it out under that lock (H2, H14, REQ-3, REQ-16).
+//!
+//! ```text
+//!  reference ──> │ kernel entries │
+//!  set(index)     └──┬──> root of A (live) ──> root of B (live) ──> root that rests in a magazine
+//!  construct         └── lock: copy, then register ──> a set that comes later finds it
+//! ```
+//!
+//! # Why
+//!
+//! A cached root is handed out without another construction, so it must get each change while it
+//! rests. Linux had both mistakes: in 2002 cached roots kept old kernel entries (H2), and in 2007
+//! an entry that was set between the copy and the registration was lost (H14). Copying at each
+//! hand-out would give up the gain of the lists. Copying at a fault comes too late for the fault on
+//! the kernel's stack.
+//!
+//! The lock of the claims is taken before the lock of the roots, never after it.
 use super::claims::Claims;
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::cpu::MachineId;

@@ -14,9 +14,24 @@
 //! 3. An entry that changes stays an entry ([`Node::update`]). Where the architecture demands a
 //!    break in between, the call answers so ([`NeedsBreak`]) and leaves the entry alone.
 //!
+//! ```text
+//!  entries   │ a │ b │   │ … │   │ c │ … │       record: live 3, lines 1000…1…
+//!              put, fill ──> live + 1, line marked
+//!              clear     ──> live - n ──> 0: lines emptied, the table is known to be zero
+//!              update    ──> live and lines stay
+//! ```
+//!
 //! A leaf table that was made for one page has no line marked: its record names the only entry
 //! ([`Node::put_first`]) until another one comes. Most tables of a short program stay so, and go
 //! back without a search.
+//!
+//! # Why
+//!
+//! A table that is given back is handed out again without being cleared, so that the record must be
+//! true at every moment: a store that it misses would be an entry in a stranger's tree. That is why
+//! one file for each kind of change writes entries and records together. If a callback of `clear`
+//! panics, the guard of the loop has the entries counted anew, because the ones that were cleared
+//! are not known.
 //!
 //! The entries of other leaf tables are counted only after somebody has needed the count: records
 //! of four frames share a cache line, so a count that every fault writes would take the line from

@@ -19,6 +19,20 @@
 //! generation of flushes; a flush raises that, *then* looks at the number. So either the flush
 //! finds the number, or the CPU finds the entries that the flush is for.
 //!
+//! ```text
+//!  generation 1   taken: 1 2 3 4 (all)    CPU 0 uses A = 2, CPU 1 uses B = 4
+//!  roll_over      used[0].swap(0) ──> A keeps 2
+//!                 used[1].swap(0) ──> B keeps 4, both CPUs are behind
+//!  generation 2   taken: 2 4              the next space gets 1; spaces with 1 and 3 lost theirs
+//! ```
+//!
+//! # Why
+//!
+//! A broadcast names one number to all CPUs, so numbers of each CPU's own would not do. A rollover
+//! must not stop CPUs or change the number that one uses at this instant: that is why a space keeps
+//! its number if some CPU has it loaded. The flush that a rollover needs is left to each CPU's next
+//! load, because a broadcast of everything would also empty the TLBs of CPUs that are busy.
+//!
 //! # Without the lock
 //!
 //! A CPU that loads a space which has a number of the current generation takes no lock. Each CPU
@@ -112,7 +126,7 @@ struct Apart(NumberTag);
 /// The last number that a CPU used, as a rollover found it.
 #[derive(Clone, Copy)]
 struct Kept {
-    /// The tag; that of the current generation, if its space has been loaded in it.
+    /// The tag; of the current generation, if its space has been loaded in it.
     tag: u64,
     /// The CPU still holds translations from before the last rollover.
     behind: bool,

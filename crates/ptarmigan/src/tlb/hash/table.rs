@@ -1,4 +1,23 @@
 //! Inserts, finds and removes entries of a hash table.
+//!
+//! ```text
+//!  word with tag and valid bit           word with frame and permissions
+//!  insert    1. invalid, then a fence
+//!                             ────────>  2. the new mapping
+//!            3. the new tag, valid  <──  (release: stored last)
+//!  remove    1. invalid, 2. forget  ──>  3. read: the MMU may have set bits until then
+//! ```
+//!
+//! # Why
+//!
+//! MMUs search the table at any time and take no lock, so an entry must never show the tag of one
+//! page with the frame of another. It is invalid while its other words are written, and its valid
+//! bit is stored last.
+//!
+//! Changes are made under one lock of the table, because the hardware allows one `tlbie` at a time:
+//! locks for each group would only move the waiting. The lock is held while TLBs forget the page,
+//! and while a refill reads the software's entry. Otherwise a flush between that and the insertion
+//! would find no entry, and the old mapping would come back after it.
 use super::layout::{HashLayout, MOST_WORDS, Mapping, Tag};
 use super::size::{GROUP, HashSize, HashSizeError};
 use crate::sync::SpinLock;

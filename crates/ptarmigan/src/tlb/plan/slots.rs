@@ -8,8 +8,8 @@ use crate::tlb::scope::Scope;
 const BITS: usize = u64::BITS as usize;
 const WORDS: usize = SlotSet::SLOTS / BITS;
 
-/// An exact set of up to 1,024 stale slots: pages that lie one after another from a base address
-/// on, as those of one leaf table do.
+/// An exact set of up to 1,024 stale slots: pages that follow each other from a base address on, as
+/// pages of one leaf table do.
 ///
 /// ```
 /// use ptarmigan::tlb::SlotSet;

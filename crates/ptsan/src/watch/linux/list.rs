@@ -1,4 +1,20 @@
-//! The list of all watches, which the signal handlers look at.
+//! Lists all watches, for the signal handlers.
+//!
+//! ```text
+//!  add (lock)       region, Release ──> start ──> end, Release
+//!  handler          is_watched_address: start..end, no lock ── no ──> the handler from before
+//!                      └─ yes ──> lock ──> find: region, Acquire ──> step
+//!  remove (lock)    end = 0 ──> start = 0 ──> region = null
+//! ```
+//!
+//! # Why
+//!
+//! A fault that is no watch's must go to the program's own handler without a wait, because that
+//! handler may be a crash handler of a thread that holds the lock. So the addresses are compared
+//! without the lock. The region behind them is used with the lock only. Otherwise a watch could
+//! end, and free its region, while a handler on another thread follows the pointer.
+//!
+//! The list has a fixed number of places: a handler must not allocate.
 use super::lock;
 use super::region::Region;
 use crate::watch::error::Error;

@@ -1,8 +1,20 @@
-//! One lock for all watches, held by the thread whose store is being checked. It is recursive: a
-//! store made while the thread holds the sanitizer must not wait for itself.
+//! One lock for all watches, held by the thread whose store is being checked.
 //!
-//! It spins, because signal handlers take it. They wait at most for one store and the sanitizer's
-//! work on it, or for one call of a hook.
+//! ```text
+//!  SIGSEGV   Held::new ── page writable, trap flag ── keep ─┐   the handler returns, locked
+//!  the store                                                │   one instruction of the code
+//!  SIGTRAP                           take_over <────────────┘   compare the page ── drop: free
+//! ```
+//!
+//! # Why
+//!
+//! While a page is writable for one instruction, a second thread could store to it unseen. So a
+//! step holds the lock from its first signal to its second: the handler returns with the lock held.
+//! It is recursive, because a store made while the thread holds the sanitizer must not wait for
+//! itself.
+//!
+//! It spins, because signal handlers take it: a mutex of the standard library is not made for that.
+//! They wait at most for one store and the sanitizer's work on it, or for one call of a hook.
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// The thread that holds the lock, 0 if it is free.

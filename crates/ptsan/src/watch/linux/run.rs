@@ -1,4 +1,20 @@
-//! The code that runs under a watch, as a program or as kernel code of a CPU.
+//! Runs code under a watch, as a program or as kernel code of a CPU.
+//!
+//! ```text
+//!  run       Running::begin: running + 1, protect ── code ── drop: running - 1, protect
+//!  run_on    claim(cpu) ── escape::run ── hlt, a refused instruction ──> frames are abandoned
+//!                                      └─ returns ─────────────────────> OnCpu: give_up(cpu)
+//!  pause     paused + 1: memory is writable ── bulk work ── drop: paused - 1, protect
+//! ```
+//!
+//! # Why
+//!
+//! Runs nest and threads share a watch, so that the memory is protected by counts: it is read-only
+//! while one run is under way and no pause is. Each step is undone by a value that is dropped,
+//! because the code under test may panic: memory that stays read-only would turn the next test's
+//! store into a crash. A run of kernel code that halts has nowhere to return to. It must leave all
+//! frames at once, and the runs that it has begun in them are counted off by the number that were
+//! abandoned.
 use super::escape::{self, End};
 use super::lock::{self, WatchLock};
 use super::region::Region;

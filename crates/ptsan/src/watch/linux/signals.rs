@@ -1,4 +1,20 @@
 //! Signal handlers: installing them, calling those that were there before, restoring those.
+//!
+//! ```text
+//!  put_in    previous = current action, Release ──> sigaction(ours)
+//!  fault     on_fault ── step, emulate: ours ──> handled
+//!               └─ not ours ── chain: previous, Acquire ──> with the mask that it asked for
+//!  put_back  the action is still ours? ── yes ──> sigaction(previous)
+//!               └─ no: a foreign handler may call ours, which stays and passes all on
+//! ```
+//!
+//! # Why
+//!
+//! A sanitizer must not change how a program crashes: a fault of other code goes on as if this
+//! handler did not exist. The previous action is known before the handler is installed, because a
+//! fault of another thread may come at once. It is never freed: a handler on another thread may be
+//! reading it, and no lock may be taken there. That leaks one action for each change of a foreign
+//! handler.
 use super::registers::{KeepErrno, Registers, SYNCHRONOUS, bit};
 use super::{emulate, step};
 use crate::watch::error::Error;

@@ -1,9 +1,19 @@
 //! Tells samples of recorded processes from samples of all others.
 //!
-//! The events of samples are of all tasks. Their rings also have a record of each fork, by which
-//! the processes that the recording begins with are followed to their descendants. A record of
-//! another CPU's ring may be read later than one that it comes before. So forks and samples wait
-//! until all rings have been read up to their time.
+//! ```text
+//!  ring of CPU 0   fork 100 -> 101 (time 10)        sample of 102 (25)
+//!  ring of CPU 1                      fork 101 -> 102 (20)
+//!  read            sample 25 waits ── follow(30): forks by time 10, 20 ──> has(102, 25): recorded
+//! ```
+//!
+//! # Why
+//!
+//! The events of samples are of all tasks, because one that tasks inherit would cost at every fork.
+//! Their rings also have a record of each fork, by which the processes that the recording begins
+//! with are followed to their descendants. A record of another CPU's ring may be read later than
+//! one that it comes before. So forks and samples must wait until all rings have been read up to
+//! their time: otherwise a sample of a new process would be taken for a stranger's. A number may
+//! come to another process, so the answer depends on the time.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,21 @@
 //! Page faults from a perf event of tasks, through one ring buffer per CPU. Faults of the kernel
 //! are among them if the user may see them.
+//!
+//! ```text
+//!  task ── fault ──> ring of its CPU ──> reader thread ──> temporary file of the CPU
+//!                     other tasks of the CPU ──┘ (take_from)
+//!  end      stop = true ──────────────────> reads once more ──> join
+//! ```
+//!
+//! The reader looks at `stop` before it reads, so that events from before the end are read.
+//!
+//! # Why
+//!
+//! One event for each CPU and task would need a ring for each task: locked memory is limited, 516
+//! KiB for each CPU. So all tasks write into the ring of the CPU they run on, and events that tasks
+//! inherit need no call for a new task. The threads write to files and do not decode, because a
+//! ring that is not emptied in time loses events. Dropping the recording stops the threads and
+//! waits for them. A thread that outlives it would write into a directory that is being removed.
 use super::described::{self, Described, MAPPED};
 use super::merge::{Finished, Stream};
 use super::ring::{

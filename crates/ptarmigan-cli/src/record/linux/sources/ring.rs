@@ -1,4 +1,18 @@
 //! Ring buffers of perf events, one per CPU.
+//!
+//! ```text
+//!  kernel     writes a record ── data_head, release
+//!  drain      head: acquire ──> copies the records out ── tail: release ──> free for the kernel
+//!             └────── tail ─────── record ─── record ─── part ───────┘ head
+//! ```
+//!
+//! # Why
+//!
+//! Kernel and recorder share the memory and take no lock: each writes one word of its own. A record
+//! is copied out before the tail moves, because the kernel writes over it from then on. The records
+//! are given on once the copy is whole. A record may go around the end of the ring, and its length
+//! may be nonsense: then the rest is counted as lost, because otherwise a bad length would make
+//! garbage of all records behind it.
 use crate::record::linux::allowed;
 use perf_event_open_sys::{bindings as b, ioctls};
 use ptarmigan_term::{Bytes, Failure};

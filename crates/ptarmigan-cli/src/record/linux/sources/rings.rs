@@ -1,4 +1,17 @@
 //! A thread that writes the records of several rings to their files.
+//!
+//! ```text
+//!  reader     last = stop? ── drain each ring ── settle(until) ── sleep 20 ms ──┐
+//!               ^───────────────────────────────────────────────────────────────┘
+//!  end        stop = true ──> last is true: drain once more, flush ──> join: records lost
+//! ```
+//!
+//! # Why
+//!
+//! The flag is read before the rings are, not after: a record that came before `stop` would be left
+//! in the ring otherwise. Records are settled up to a time that was taken before the rings were
+//! read, so that a record of another CPU from before that time has been seen. One thread for all
+//! rings is enough, because it copies and does not decode.
 use super::described::Described;
 use super::ring::PerfRing;
 use crate::record::linux::system::sys;

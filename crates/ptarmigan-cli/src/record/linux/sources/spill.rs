@@ -1,5 +1,21 @@
 //! Temporary files beside the output. Raw events go there first, so the recorder's memory does not
 //! grow with the recording.
+//!
+//! ```text
+//!  start      reserve: 1 MiB for each CPU ── set aside
+//!  write      disk full ── failed ──> end: ended = now, reserve removed ──> flush again: room
+//!  later      keeps(time)? ── time > ended ──> dropped: the recording ends at one moment
+//! ```
+//!
+//! # Why
+//!
+//! A full disk must not cost the recording: events that are already on their way would be lost in
+//! the middle, and a trace with holes is no trace. So room is set aside at the start. When the rest
+//! is taken, one writer wins the exchange of `ended`, and all of them keep events from before that
+//! moment only. The trace then ends early, says so, and has no hole.
+//!
+//! The directory lies beside the output, because a rename to the output must not cross file
+//! systems, and a user who chose a large disk chose it for this.
 use super::ring::StrangeRecords;
 use crate::record::linux::exec_result::ExecResult;
 use crate::record::linux::largest::Largest;

@@ -1,8 +1,24 @@
 //! The tracer: follows every task with ptrace, for recordings without tracepoints.
 //!
+//! # The protocol
+//!
 //! Every task stops at each execve (before it for `VmPTE` of the old address space, after it for
 //! the new areas), at its exit (for `VmPTE`), at clones and at system calls that change an address
 //! space.
+//!
+//! ```text
+//!  task A    mmap: stop ─ turn ─> runs in the kernel ─> stop: result noted ─> goes on
+//!  task B            munmap: stop ─ waits for its turn ─────────────────────> runs ─> stop
+//!  tracer    pending[A] ──────────────────────────────> event, in this order ──> event
+//! ```
+//!
+//! # Why
+//!
+//! Two threads of one space change it at once, and the kernel orders them by a lock that a tracer
+//! does not see. The ends of the two calls could come in either order, and the replay would unmap
+//! pages that it has not mapped. So tasks of one thread group take turns in such calls: the order
+//! in which they are recorded must be the one that took place. That makes a program with many such
+//! calls slower, and the report says by how much. Tracepoints need no turns: prefer them.
 use super::callers::StopSampler;
 use super::calls::{self, Exiting, Looked, Pending};
 use super::reads::Reads;

@@ -1,9 +1,24 @@
 //! Signals to the recorder. Ctrl-C while recording reaches the recorded program, too; the recording
 //! ends with it, and the trace is kept.
 //!
+//! ```text
+//!  first signal     COUNT 0 -> 1, alarm in 3 s ──> passed on to the program: it ends by itself
+//!  within 300 ms    the same signal again (group, and the other process) ──> counts once
+//!  second, alarm    COUNT 1 -> 2 ──────────────> the recorder kills the program; the trace is kept
+//!  ORPHANED         another parent? ───────────> the recording is abandoned, the program goes on
+//! ```
+//!
 //! The command inherits the signal settings that the recorder was started with: a signal that is
 //! ignored stays ignored, by the recorder itself as well (`nohup`, `trap '' INT`), and a signal
 //! that is blocked stays blocked.
+//!
+//! # Why
+//!
+//! A terminal sends Ctrl-C to the whole group, `kill` sends it to one process. The program must get
+//! it exactly once in both cases, so that the sender is looked at. The handler only counts and
+//! passes on, because it may interrupt any code: the loops that wait for tasks look at the count. A
+//! program that ignores the first signal would keep its user waiting, so a second one, or the
+//! alarm, ends it.
 use super::sys;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;

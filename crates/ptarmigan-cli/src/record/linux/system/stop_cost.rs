@@ -1,8 +1,17 @@
 //! Measures the time that the stops add to a call.
 //!
+//! ```text
+//!  child     33 pages without stops: median ── Release ──> wait: alone
+//!  tracer on CPU 0    stop ─ resume ─ stop: median - alone ──> together
+//!  tracer on CPU 1    stop ─ resume ─ stop: median - alone ──> apart
+//! ```
+//!
+//! # Why
+//!
 //! At the end of a call a task wakes its tracer, and its clock still runs. A tracer that sleeps on
 //! the task's CPU is put into a queue. One on another CPU is sent an interrupt, which takes several
-//! times as long, under a hypervisor most of all. So there are two costs.
+//! times as long, under a hypervisor most of all. So there are two costs, and they must be measured
+//! on the machine at hand: a table of costs would be wrong by more than the calls take.
 //!
 //! A call after a stop finds its caches cold, which is the stops' doing, too. So a cost is the time
 //! that mapping and unmapping a page takes longer with stops than without.

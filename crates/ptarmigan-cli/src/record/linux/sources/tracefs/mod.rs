@@ -1,4 +1,20 @@
 //! Tracepoints, through a private tracefs instance.
+//!
+//! ```text
+//!  new        mkdir instances/ptarmigan-N ── lock (Held) ── clock = mono
+//!  record     kernel's buffers, 32 MiB per CPU ── reader of each CPU, every 50 ms ──> spill
+//!  drop       stop ──> readers read once more ── join ── rmdir
+//!  killed     (nothing) ──> the next recorder: remove_stale: not locked ──> rmdir
+//! ```
+//!
+//! # Why
+//!
+//! An instance of its own leaves the tracing of others alone: two recordings, or a recording and
+//! `trace-cmd`, would otherwise fight for one buffer and one set of events. It is memory of the
+//! kernel that stays when its maker is killed, so each recorder removes the instances of recorders
+//! that are gone. The lock of the directory tells which are: a process number may be somebody
+//! else's by now. A recorder makes the directory before it can lock it, so one without the clock
+//! counts as new while its process is alive.
 mod decoder;
 mod format;
 mod points;
