@@ -9,8 +9,9 @@ pub mod pages;
 
 pub use examples::{EXIT_CODES, Example, example, of, with_examples};
 
-use crate::{advise, bench, calibrate, inspect, record, report};
+use crate::{advise, bench, calibrate, inspect, report};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use ptarmigan_record::{self as record, RecordArgs};
 use ptarmigan_replay::baseline;
 use ptarmigan_term::Failure;
 use ptarmigan_term::print;
@@ -30,7 +31,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Record(record::RecordArgs),
+    Record(RecordArgs),
     Inspect(inspect::InspectArgs),
     Replay(Box<ptarmigan_replay::ReplayArgs>),
     Advise(advise::AdviseArgs),

@@ -1,5 +1,5 @@
-//! The workbench for page-table memory, as a library: record, inspect, replay, advise, bench,
-//! calibrate, report.
+//! The workbench for page-table memory, as a library: inspect, replay, advise, bench, calibrate,
+//! report.
 pub mod advise;
 pub mod bench;
 pub mod calibrate;
@@ -7,6 +7,5 @@ pub mod cli;
 mod csv;
 pub mod inspect;
 mod page_prices;
-pub mod record;
 pub mod report;
 mod rows;
