@@ -31,7 +31,7 @@ const PAGES: usize = MEMORY / PAGE;
 const WRITES: usize = 32;
 const ROUNDS: usize = 3;
 
-/// What becomes of one page, in nanoseconds.
+/// The price of one page by its fate, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct UnitPrices {
     /// The first write to it.

@@ -52,7 +52,7 @@ pub struct InspectArgs {
     kind: Vec<String>,
 }
 
-/// Prints what a trace contains.
+/// Prints the contents of a trace.
 ///
 /// # Errors
 /// If the file cannot be read or is not a complete trace.

@@ -7,7 +7,7 @@
 //! * `library` counts the large pages that the library has in the recording as it is.
 //! * `huge`, `empty`, `shared`, `pooler`, `forks`, `zones` with `pack` and `spread`, and `share`
 //!   each find one kind; `switches` names the switches of allocators.
-//! * `told` puts what they find into words, by program, and weighs it.
+//! * `wording` puts their findings into words, by program, and weighs them.
 mod edit;
 mod empty;
 mod forks;

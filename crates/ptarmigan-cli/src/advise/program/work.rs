@@ -11,7 +11,7 @@ use crate::page_prices::{PagePrices, UnitPrices};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// What became of pages of one kind.
+/// The fate of pages of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Units {
     /// First writes.
@@ -220,7 +220,7 @@ impl Kinds {
     }
 }
 
-/// A prediction of what Linux takes on this machine.
+/// A prediction of Linux's time on this machine.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LinuxWork {
     /// As recorded, in nanoseconds.

@@ -1,4 +1,4 @@
-//! Writes what the recorded program's calls and faults took.
+//! Writes the times of the recorded program's calls and faults.
 use super::fact::{Better, Compare, Fact};
 use super::html::{HtmlTable, note, panels, said, section};
 use crate::report::collect::TraceFigures;

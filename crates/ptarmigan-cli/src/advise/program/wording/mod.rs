@@ -1,4 +1,4 @@
-//! Puts what was found into words, by program, and weighs it with a replay.
+//! Puts findings into words, by program, and weighs them with a replay.
 mod forks;
 mod huge;
 mod memory;
