@@ -61,7 +61,7 @@ fn kernel_page_becomes<const BREAK: bool>(pages: u64, add: Attr) -> (u64, u64) {
 }
 
 #[test]
-fn a_page_of_the_kernels_becomes_global_or_a_devices_with_a_break() {
+fn a_kernel_page_becomes_global_or_device_memory_with_a_break() {
     // One page; and more than a batch, in more than one table.
     for pages in [1, 64, 65, 700] {
         for add in [Attr::GLOBAL, DEVICE] {
@@ -142,7 +142,7 @@ fn pages_of_a_tree_change_their_memory_type_with_a_break() {
 /// The sanitizer takes a group that comes back without the hint for the same pages: so the test
 /// asks the TLB.
 #[test]
-fn a_group_of_a_tree_loses_its_hint_with_a_flush_of_all_its_pages() {
+fn a_group_loses_its_hint_with_a_flush_of_all_its_pages() {
     let host = host::<AArch64<true>>(1);
     let soft = Soft::like(&host, Config { asids: true, ..Config::new(Arch::aarch64_4k(48)) });
     soft.told(|| {
@@ -184,7 +184,7 @@ fn a_group_of_a_tree_loses_its_hint_with_a_flush_of_all_its_pages() {
 }
 
 #[test]
-fn a_page_that_is_unmapped_and_mapped_again_by_one_edit_is_flushed_in_between() {
+fn a_page_unmapped_and_remapped_by_one_edit_is_flushed_between() {
     let again = |edit: &mut TreeMut<'_, _, UserMachine<'_, '_, true>>| {
         edit.unmap(VirtAddr(START)).unwrap();
         // SAFETY: 1. no program uses the memory behind these frames.
@@ -215,7 +215,7 @@ fn what_unwinds_in_the_middle_leaves_the_old_entries() {
 }
 
 #[test]
-fn a_kernel_tree_has_a_root_of_its_own_beside_spaces_of_another_format() {
+fn a_kernel_tree_beside_spaces_of_another_format_has_its_root() {
     let host = host::<AArch64<true>>(1);
     let soft = Soft::like(&host, Config { asids: true, ..Config::new(Arch::aarch64_4k(48)) });
     let upper = Soft::like(&host, Config::new(Arch::aarch64_4k(48).upper()));
@@ -339,7 +339,7 @@ fn random_calls_break_before_they_make() {
 }
 
 #[test]
-fn random_calls_on_a_format_that_never_breaks_have_no_finding_either() {
+fn random_calls_on_a_format_without_breaks_have_no_finding() {
     is_silent::<X86_64, Interrupting>(&Arch::x86_64());
     is_silent::<X86_64, Fencing>(&Arch::x86_64());
     // There are no breaks to be left out.

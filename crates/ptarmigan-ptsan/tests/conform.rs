@@ -577,7 +577,7 @@ fn the_key_of_a_page_is_where_the_mmu_looks_for_it() {
 }
 
 #[test]
-fn a_page_is_encrypted_unless_it_is_shared_by_the_bit_of_the_cpu() {
+fn a_page_is_encrypted_unless_the_bit_of_the_cpu_shares_it() {
     fn shared<F: Watchable>(attr: Attr) -> bool {
         match (F::arch().decode)(0, F::leaf(Level::PTE, Pfn(5), attr | Attr::READ)) {
             ptsan::Entry::Leaf { memory_type, phys: 0x5000, .. } => memory_type & 8 != 0,

@@ -82,7 +82,7 @@ fn step(work: impl FnOnce()) {
 }
 
 #[test]
-fn a_handler_that_allocates_and_frees_between_any_two_instructions_gets_no_page_twice() {
+fn a_handler_between_any_two_instructions_gets_no_page_twice() {
     // SAFETY: 1. the only thread that takes traps looks at the depth first. 2. they count. 3. no
     // code of the library runs yet.
     unsafe { install_interrupt_mask(&MASK) }.unwrap();

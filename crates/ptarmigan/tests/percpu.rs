@@ -47,7 +47,7 @@ fn a_cpu_beyond_the_last_enters_nothing() {
 }
 
 #[test]
-fn a_value_in_use_is_entered_by_nothing_else_and_is_free_after_a_panic() {
+fn a_value_in_use_is_entered_once_and_is_free_after_a_panic() {
     let machine = MachineId::new();
     let values = per_cpu(machine, 2);
     let own = pin(machine, 0);
@@ -174,7 +174,7 @@ mod between_any_two_instructions {
     }
 
     #[test]
-    fn a_handler_may_write_to_what_the_cpu_shows_while_the_value_is_in_use() {
+    fn a_handler_may_write_to_the_shown_part_of_a_value_in_use() {
         fn count(values: &PerCpu<Pair, Counter>, pin: &Pinned<'static>) -> Found {
             match values.enter(pin) {
                 Some(pair) if pair.0 == pair.1 => Found::Free,

@@ -83,7 +83,7 @@ fn interrupts_are_masked_before_the_lock_and_back_after_it() {
 }
 
 #[test]
-fn a_lock_that_is_waited_for_is_waited_for_with_interrupts_masked() {
+fn a_lock_is_waited_for_with_interrupts_masked() {
     install();
     static LOCK: SpinLock<()> = SpinLock::new(());
     let held = LOCK.lock();

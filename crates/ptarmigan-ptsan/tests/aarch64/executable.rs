@@ -118,7 +118,7 @@ const RWX: AreaFlags = AreaFlags(7);
 const RW: AreaFlags = AreaFlags(3);
 
 #[test]
-fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
+fn the_machine_is_told_before_an_entry_becomes_executable() {
     let host = Host::<Aarch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
     let inner = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let watched = Mutex::new((PhysAddr(0), AT));
@@ -187,7 +187,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
 }
 
 #[test]
-fn the_machine_is_told_before_memory_is_accessed_as_another_type() {
+fn the_machine_is_told_before_memory_changes_its_type() {
     let host = Host::<Aarch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
     let inner = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let watched = Mutex::new((PhysAddr(0), AT));

@@ -69,7 +69,7 @@ fn two_tables<T: MmuTraits>() -> (u64, [usize; 3]) {
 }
 
 #[test]
-fn a_flush_names_an_address_of_each_table_that_has_no_stale_page() {
+fn a_flush_names_an_address_of_each_table_without_stale_pages() {
     assert_eq!(two_tables::<Broadcasting>(), (0, [0, 1, 0]), "no flush of a whole space");
     // The sanitizer reports it if the address is left out.
     assert_eq!(two_tables::<Untold>(), (1, [1, 0, 0]), "a walk cache keeps what no page leads to");
@@ -82,7 +82,7 @@ fn random<T: MmuTraits>(seed: u64, asids: u16) -> Found {
 }
 
 #[test]
-fn random_runs_have_no_finding_and_those_without_named_tables_do() {
+fn random_runs_have_findings_only_without_named_tables() {
     for seed in 1..9 {
         for asids in [0, 3, 200] {
             let found = random::<Broadcasting>(seed, asids);

@@ -108,7 +108,7 @@ const GROUP: VirtRange = VirtRange::fixed::<{ 1 << 16 }, { 2 << 16 }>();
 
 /// An MMU writes through each of the entries, after each exchange of an unfolding.
 #[test]
-fn a_bit_that_is_set_while_a_group_is_unfolded_is_of_all_its_pages() {
+fn a_bit_set_while_a_group_unfolds_is_of_all_its_pages() {
     let host = Host::<Raced>::new(HostConfig { bytes: 16 << 20, ..HostConfig::default() }).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();

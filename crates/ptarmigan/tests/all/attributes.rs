@@ -164,7 +164,7 @@ fn a_tree_has_the_attributes_that_it_was_given_or_refuses_them() {
 }
 
 #[test]
-fn the_kernels_half_has_the_attributes_that_it_was_given_or_refuses_them() {
+fn the_kernel_half_has_its_attributes_or_refuses_them() {
     kernels::<X86_64>();
     kernels::<X86_64La57>();
     kernels::<I386>();
@@ -254,7 +254,7 @@ fn executes<F: Format>() -> (bool, Attr) {
 }
 
 #[test]
-fn an_area_for_execution_alone_is_not_read_where_the_format_can_say_so() {
+fn an_execute_only_area_is_not_read_where_the_format_has_it() {
     let only = (false, Attr::EXEC | Attr::USER);
     let read_too = (true, Attr::READ | Attr::EXEC | Attr::USER);
     assert_eq!([executes::<Sv32>(), executes::<Sv39>(), executes::<Sv57>()], [only; 3]);

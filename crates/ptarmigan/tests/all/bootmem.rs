@@ -28,7 +28,7 @@ fn overlap<T, U>(a: &BootSlice<T>, b: &BootSlice<U>) -> bool {
 }
 
 #[test]
-fn an_array_carved_by_an_element_that_fails_afterwards_is_not_handed_out_again() {
+fn an_array_carved_by_a_failing_element_is_not_handed_out_again() {
     let mut boot = block(4096);
     let mut stolen: Option<BootSlice<usize>> = None;
     let failed = boot.take_with(1, |boot, _| -> Result<u8, _> {
@@ -44,7 +44,7 @@ fn an_array_carved_by_an_element_that_fails_afterwards_is_not_handed_out_again()
 }
 
 #[test]
-fn an_array_that_fails_with_nothing_carved_behind_it_takes_nothing() {
+fn an_array_that_fails_with_none_carved_behind_it_takes_nothing() {
     let mut boot = block(4096);
     let before = boot.left();
     for n in [1, 3, 100] {
@@ -57,7 +57,7 @@ fn an_array_that_fails_with_nothing_carved_behind_it_takes_nothing() {
 }
 
 #[test]
-fn a_block_that_an_element_puts_in_place_of_the_first_keeps_its_own_arrays() {
+fn a_block_that_an_element_swaps_in_keeps_its_arrays() {
     let (mut first, mut second) = (block(4096), block(4096));
     let held: BootSlice<u64> = second.take(64, |_| 7).expect("room");
     let failed = first.take_with(1, |boot, _| -> Result<u8, _> {
@@ -87,7 +87,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn elements_are_dropped_with_their_array_and_when_it_fails_half_way() {
+fn elements_are_dropped_with_their_array_and_when_it_fails() {
     let count = Rc::new(Cell::new(0));
     let mut boot = block(4096);
     let array = boot.take(10, |_| Counted::new(&count)).expect("room");
@@ -105,7 +105,7 @@ fn elements_are_dropped_with_their_array_and_when_it_fails_half_way() {
 }
 
 #[test]
-fn a_block_of_as_many_bytes_as_an_array_says_suffices_wherever_it_begins() {
+fn a_block_of_the_computed_size_suffices_wherever_it_begins() {
     #[derive(Clone, Copy)]
     #[repr(align(128))]
     struct Line(#[allow(dead_code)] u8);

@@ -60,7 +60,7 @@ fn every_policy_refuses_levels_that_trees_do_not_have() {
 }
 
 #[test]
-fn magazines_and_sources_have_no_pages_of_levels_that_there_are_not() {
+fn magazines_and_sources_have_no_pages_of_absent_levels() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let lists = host.quicklists().unwrap();
     let slot = &host.slots()[0];
@@ -110,7 +110,7 @@ fn nodes_that_there_are_not_keep_nothing_and_give_nothing_back() {
 }
 
 #[test]
-fn frames_of_nodes_that_there_are_not_come_from_others_and_blocks_that_are_too_large_do_not_come() {
+fn frames_of_absent_nodes_come_from_others_and_huge_blocks_fail() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).unwrap();
     let slots = host.slots();
     let free = host.frames().counts().free;
@@ -135,7 +135,7 @@ fn frames_of_nodes_that_there_are_not_come_from_others_and_blocks_that_are_too_l
 }
 
 #[test]
-fn lists_of_absurd_sizes_are_refused_or_cut_to_what_the_machine_has() {
+fn lists_of_absurd_sizes_are_refused_or_cut_to_the_machine() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).unwrap();
     let lists = |config| lists(&host, config);
     let all = lists(ListsConfig { cpus_per_node: 2, ..ListsConfig::new(2) }).unwrap();

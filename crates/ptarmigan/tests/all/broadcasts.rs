@@ -24,7 +24,7 @@ fn used() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn no_cpu_uses_what_was_flushed_or_what_it_knows_of_another_space_under_its_number() {
+fn no_cpu_uses_a_flushed_entry_or_one_of_the_numbers_last_space() {
     for (cpus, asids, park) in [(1, 2, 0), (3, 4, 0), (3, 5, 64), (2, 5000, 0), (3, 0, 0)] {
         let host = Host::<X86_64>::new(small(cpus, 1, 32)).unwrap();
         let mmu = TestMmu::<Mmus<true>>::default();
@@ -269,7 +269,7 @@ fn a_new_entry_has_the_number_that_the_cpu_knows_the_space_by() {
 }
 
 #[test]
-fn stale_slots_are_forgotten_by_any_plan_and_other_cpus_are_asked_once() {
+fn any_plan_flushes_stale_slots_and_asks_other_cpus_once() {
     fn told<const B: bool>(costs: CostModel, stale: &SlotSet) -> Vec<(u16, Scope)> {
         let host = Host::<X86_64>::new(small(3, 1, 16)).unwrap();
         let mmu = TestMmu::<Mmus<B, B>>::default();

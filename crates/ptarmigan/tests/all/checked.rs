@@ -44,7 +44,7 @@ fn alloc(policy: &impl Policy, cpu: &CpuSlot, level: Level) -> Clean {
 }
 
 #[test]
-fn a_page_that_is_given_back_twice_is_refused_and_its_history_named() {
+fn a_page_freed_twice_is_refused_with_its_history() {
     for poison in [false, true] {
         let host = machine();
         let cpus = host.slots();
@@ -107,7 +107,7 @@ fn a_page_with_an_entry_left_is_refused_and_nobody_gets_it() {
 }
 
 #[test]
-fn a_top_is_not_taken_back_as_another_table_nor_the_other_way_round() {
+fn a_top_is_not_taken_back_as_another_table_or_the_reverse() {
     let host = machine();
     let cpus = host.slots();
     let policy = host.quicklists_checked(lists(16), closely(false)).unwrap();
@@ -123,7 +123,7 @@ fn a_top_is_not_taken_back_as_another_table_nor_the_other_way_round() {
 }
 
 #[test]
-fn who_writes_to_a_page_that_rests_is_found_when_it_is_handed_out_or_goes_back() {
+fn a_write_to_a_resting_page_is_found_when_it_leaves_the_list() {
     for (poison, leaves) in [(false, false), (true, false), (false, true), (true, true)] {
         let host = machine();
         let cpus = host.slots();
@@ -146,7 +146,7 @@ fn who_writes_to_a_page_that_rests_is_found_when_it_is_handed_out_or_goes_back()
 }
 
 #[test]
-fn poisoned_pages_hold_no_entry_that_a_walker_would_follow_and_are_zero_when_they_come_out() {
+fn poisoned_pages_hold_no_valid_entry_and_come_out_zero() {
     let host = machine();
     let cpus = host.slots();
     let policy = host.quicklists_checked(lists(16), closely(true)).unwrap();
@@ -165,7 +165,7 @@ fn poisoned_pages_hold_no_entry_that_a_walker_would_follow_and_are_zero_when_the
 }
 
 #[test]
-fn any_rightful_traffic_is_let_through_with_magazines_of_0_1_and_more_poisoned_or_not() {
+fn any_rightful_traffic_passes_with_any_magazine_and_poison() {
     for magazine in [0, 1, 4, 64] {
         for poison in [false, true] {
             for nodes in [1, 2] {
@@ -220,7 +220,7 @@ fn sizes_out_of_range_are_refused_and_the_range_is_named() {
 }
 
 #[test]
-fn an_interval_gives_back_sixteen_pages_of_whatever_class_and_ends_for_all() {
+fn an_interval_gives_back_sixteen_pages_of_any_class_for_all() {
     let host = Host::<X86_64>::new(HostConfig { bytes: 256 << 20, ..small(1, 1, 16) }).unwrap();
     let cpus = host.slots();
     let policy = host.quicklists_with(lists(4)).unwrap();
@@ -246,7 +246,7 @@ fn an_interval_gives_back_sixteen_pages_of_whatever_class_and_ends_for_all() {
 }
 
 #[test]
-fn pages_that_a_node_did_not_need_for_an_interval_go_back_a_few_at_a_time() {
+fn pages_unused_for_an_interval_go_back_a_few_at_a_time() {
     let host = Host::<X86_64>::new(HostConfig { bytes: 256 << 20, ..small(2, 1, 16) }).unwrap();
     let cpus = host.slots();
     let policy = host.quicklists_with(lists(16)).unwrap();

@@ -64,7 +64,7 @@ macro_rules! two {
 }
 
 #[test]
-fn pages_wait_for_the_cpus_that_run_in_the_space_and_nobody_is_asked() {
+fn pages_wait_for_the_cpus_in_the_space_and_none_is_interrupted() {
     two!(64, |m, a, b, space, told| {
         fill(a, &mut space, AT, 4);
         told.take_calls();
@@ -109,7 +109,7 @@ fn a_cpu_that_loads_another_root_has_caught_up() {
 }
 
 #[test]
-fn no_area_is_made_at_the_addresses_before_all_have_forgotten_them() {
+fn no_area_reuses_addresses_before_all_cpus_have_flushed_them() {
     two!(64, |m, a, b, space, told| {
         // Another area keeps the tables.
         fill(a, &mut space, AT + 8 * PAGE, 1);
@@ -188,7 +188,7 @@ fn a_heap_and_a_stack_that_grow_have_all_forget_first() {
 }
 
 #[test]
-fn a_fault_whose_page_is_there_makes_up_for_flushes_left_to_the_cpu() {
+fn a_fault_on_a_present_page_does_the_flushes_left_to_the_cpu() {
     two!(64, |_m, a, b, space, told| {
         // The CPU may know links of tables that others have replaced.
         let at = AT + (2 << 20);

@@ -41,7 +41,7 @@ fn take_all(frames: &Frames) -> Vec<Frame<Dirty>> {
 }
 
 #[test]
-fn a_move_that_memory_is_too_short_for_leaves_pages_and_areas_where_they_were() {
+fn a_move_without_memory_leaves_pages_and_areas_in_place() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let slot = host.slot(0).unwrap();
     let pin = slot.pin();
@@ -106,7 +106,7 @@ fn tables_are_counted_also_if_a_callback_panics() {
 }
 
 #[test]
-fn a_root_smaller_than_a_frame_goes_back_through_any_policy_of_its_machine() {
+fn a_root_below_a_frame_goes_back_through_any_policy() {
     let host = Host::<X86Pae>::new(small(1, 1, 16)).unwrap();
     let (one, two) = (host.source(), host.source());
     let root = X86Pae::LAYOUT.root();

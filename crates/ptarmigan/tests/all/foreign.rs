@@ -90,7 +90,7 @@ fn ranges_are_noted_as_their_entries_would_be_one_by_one() {
 }
 
 #[test]
-fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kernels_half() {
+fn walked_tables_go_by_a_chain_and_roots_keep_the_kernel_half() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     // SAFETY: 1. no MMU follows the entry. 2. there is no range. 3. the host's own.
     unsafe { host.kernel().set(host.frames(), 300, 0x7003) };
@@ -128,7 +128,7 @@ fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kerne
 }
 
 #[test]
-fn tables_smaller_than_a_frame_are_cleared_whole_and_a_chain_takes_one() {
+fn tables_below_a_frame_are_cleared_whole_and_a_chain_takes_one() {
     let host = Host::<X86Pae>::new(small(1, 1, 16)).unwrap();
     let slot = &host.slots()[0];
     let lists = host.quicklists().unwrap();
@@ -154,7 +154,7 @@ fn tables_smaller_than_a_frame_are_cleared_whole_and_a_chain_takes_one() {
 }
 
 #[test]
-fn a_write_that_was_not_noted_is_found_by_lists_that_look_after_their_pages() {
+fn an_unnoted_write_is_found_by_lists_that_check_their_pages() {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let slot = &host.slots()[0];

@@ -291,7 +291,7 @@ fn frames_that_no_entry_can_name_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn memory_that_entries_cannot_name_is_refused_with_the_formats_name() {
+fn memory_beyond_the_entries_is_refused_with_the_formats_name() {
     let small = HostConfig { bytes: 4 << 20, prefault: 0, ..HostConfig::default() };
     assert!(Host::<Narrow>::new(small).is_ok());
     let large = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
@@ -370,7 +370,7 @@ struct Raced;
 like_x86_64!(Raced, Racing, "raced", 44, X::LAYOUT, X::LEVEL_NAMES, X::INDEX_BITS, X::USER_END, 256);
 
 #[test]
-fn a_page_that_is_unmapped_is_dirty_if_the_mmu_wrote_to_it_meanwhile() {
+fn an_unmapped_page_is_dirty_if_the_mmu_wrote_to_it_meanwhile() {
     on_machine::<Raced, _>(small(), |_, on| {
         let mut tree = Tree::<Raced>::new(on, AllocFlags::NORMAL).unwrap();
         tree.activate(on).unwrap();

@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
 
     #[test]
-    fn any_sequence_keeps_blocks_disjoint_counts_exact_and_zero_frames_zero(steps in steps()) {
+    fn any_sequence_keeps_blocks_disjoint_counts_exact_zeros_zero(steps in steps()) {
         let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
         let (frames, window) = (host.frames(), host.window());
         let fresh = blocks(frames);
@@ -256,7 +256,7 @@ fn ordinary_requests_stop_at_the_reserve_and_urgent_ones_go_on() {
 }
 
 #[test]
-fn a_full_node_is_followed_by_the_others_and_high_memory_serves_only_who_can_use_it() {
+fn a_full_node_falls_back_and_high_memory_serves_its_class_only() {
     let frames = frames(&[
         run(0, 256, 0, ZoneClass::Low),
         run(256, 256, 0, ZoneClass::High),
@@ -392,7 +392,7 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
 }
 
 #[test]
-fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_short() {
+fn overflowing_data_frames_wait_for_their_cpu_until_others_lack() {
     let config = HostConfig { cpus: 2, bytes: 1 << 30, ..HostConfig::default() };
     let host = Host::<X86_64>::new(config).unwrap();
     let slots = host.slots();
@@ -442,7 +442,7 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
 }
 
 #[test]
-fn memory_that_is_zero_from_the_start_is_known_to_be_however_it_is_split() {
+fn memory_zero_from_the_start_is_known_zero_however_it_is_split() {
     let runs = [run(3, 1061, 0, ZoneClass::Low), run(2048, 700, 1, ZoneClass::Low)];
     // SAFETY: 1. and 3. no code ever reads this memory: only the records are read. 2. the
     // identity is new.
@@ -466,7 +466,7 @@ fn memory_that_is_zero_from_the_start_is_known_to_be_however_it_is_split() {
 }
 
 #[test]
-fn references_to_blocks_of_any_size_are_counted_and_the_last_gives_the_block_back() {
+fn references_to_any_block_are_counted_and_the_last_frees_it() {
     let host = Host::<X86_64>::new(small(1, 1, 32)).unwrap();
     let cpus = host.slots();
     let pin = cpus[0].pin();
@@ -527,7 +527,7 @@ fn a_reference_that_is_dropped_is_missing_in_the_audit() {
 }
 
 #[test]
-fn frames_and_pins_of_another_machine_are_refused_and_nothing_is_lost() {
+fn frames_and_pins_of_another_machine_are_refused_without_loss() {
     let (a, b) = (Host::<X86_64>::new(small(1, 1, 4)).unwrap(), Host::<X86_64>::new(small(2, 1, 8)).unwrap());
     let (cpus_a, cpus_b) = (a.slots(), b.slots());
     let (pin_a, pin_b) = (cpus_a[0].pin(), cpus_b[0].pin());
@@ -570,7 +570,7 @@ fn frames_and_pins_of_another_machine_are_refused_and_nothing_is_lost() {
 
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "was given what belongs to"))]
-fn a_frame_given_to_another_machine_is_lost_and_debug_builds_say_so() {
+fn a_frame_given_to_another_machine_is_lost_and_panics_in_debug() {
     let (a, b) = (Host::<X86_64>::new(small(1, 1, 4)).unwrap(), Host::<X86_64>::new(small(1, 1, 4)).unwrap());
     let before = b.frames().counts();
     b.frames().give(a.frames().take(any_frame(0)).unwrap().dirty());

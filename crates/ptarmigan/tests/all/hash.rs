@@ -159,7 +159,7 @@ fn neighbours(n: u16) -> impl Iterator<Item = Tag> {
 }
 
 #[test]
-fn a_page_goes_to_its_primary_group_then_its_secondary_one_then_over_another() {
+fn a_page_goes_to_its_primary_group_then_secondary_then_evicts() {
     let owned = Owned::<Hashed32>::new(64 << 10);
     let table = &owned.table;
     let how: Vec<_> = neighbours(20).map(|tag| insert(table, tag, Mapping(0x1000), false)).collect();

@@ -190,12 +190,12 @@ fn a_miss_happens_after_the_cpus_lists_are_given_up() {
 }
 
 #[test]
-fn a_miss_that_fetches_a_group_happens_after_the_cpus_lists_are_given_up() {
+fn a_miss_that_fetches_a_group_follows_the_drop_of_the_lists() {
     misses_hold_nothing(8);
 }
 
 #[test]
-fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
+fn a_request_that_may_not_wait_takes_no_pages_from_elsewhere() {
     let host = Host::<X86_64>::new(small(1, 1, 4)).expect("host");
     let cpus = host.slots();
     let policy = host.quicklists_with(ListsConfig { magazine: 8, ..ListsConfig::new(1) }).expect("lists");
@@ -416,7 +416,7 @@ fn a_page_that_rests_is_charged_to_nobody_and_one_in_use_always() {
 }
 
 #[test]
-fn a_page_is_uncharged_from_whoever_was_charged_wherever_it_comes_back() {
+fn a_page_is_uncharged_from_its_owner_wherever_it_comes_back() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);
@@ -471,7 +471,7 @@ fn tables_are_charged_from_their_making_to_the_flush() {
 }
 
 #[test]
-fn a_charge_that_is_refused_and_a_page_that_is_not_had_change_nothing() {
+fn a_refused_charge_and_a_failed_allocation_change_nothing() {
     let host = Host::<X86_64>::new(small(1, 1, 4)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);

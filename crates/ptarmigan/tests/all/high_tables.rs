@@ -213,7 +213,7 @@ fn auto_goes_on_where_low_memory_alone_would_not_do() {
 }
 
 #[test]
-fn a_space_with_many_tables_gets_high_ones_while_there_is_little_low_memory() {
+fn many_tables_of_a_space_are_high_while_low_memory_is_short() {
     let host = host::<X86Pae>(256 * MIB, 64 * MIB, 1);
     let params = AutoParams { share: 1, reserve: 1, margin: 49, beta: 100 };
     on(&host, UserPte::Auto(params), |machine, _, slots| {

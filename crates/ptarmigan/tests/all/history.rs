@@ -473,6 +473,6 @@ fn the_hash_table_places_entries_as_the_rules_say() {
 
 #[test]
 #[ignore = "a million operations: cargo xtask ci history"]
-fn the_hash_table_places_entries_as_the_rules_say_a_million_times() {
+fn the_hash_table_places_entries_by_the_rules_a_million_times() {
     compare_hash(2, 1_000_000);
 }

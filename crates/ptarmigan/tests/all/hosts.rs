@@ -123,7 +123,7 @@ impl Charge for &Failing {
 }
 
 #[test]
-fn a_range_whose_claim_has_unwound_is_an_owner_until_it_is_released() {
+fn a_range_whose_claim_unwound_is_an_owner_until_its_release() {
     const RANGE: VirtAddr = VirtAddr(0xffff_c000_0000_0000);
     for (claimed_again, tree, next) in
         [(false, false, Some(HostError::InUse)), (true, false, None), (true, true, Some(HostError::InUse))]
@@ -168,7 +168,7 @@ fn a_host_whose_cpus_have_spaces_loaded_gets_no_other_machine() {
 }
 
 #[test]
-fn a_host_whose_cpus_share_numbers_of_spaces_gets_no_other_machine() {
+fn a_host_whose_cpus_share_space_numbers_gets_no_other_machine() {
     let host = Host::<F>::new(small(1, 1, 16)).unwrap();
     let config = TlbConfig { asids: 4, ..TlbConfig::new(1) };
     let mmu = TestMmu::<Mmus<true>>::default();

@@ -64,7 +64,7 @@ fn no_size<F: Format>(level: u8) -> Result<(), MapError> {
 }
 
 #[test]
-fn what_no_large_page_of_the_kernels_can_be_is_refused_and_nothing_changes() {
+fn an_impossible_large_kernel_page_is_refused_without_change() {
     on_machine::<X86_64, _>(small(), |host, on| {
         let mut claimed = host.kernel().claim(on, VirtAddr(START), G1 + 4 * M2).unwrap();
         let (range, format) = (&mut claimed, X86_64::NAME);
@@ -167,14 +167,14 @@ fn without_memory<F: Format>(start: u64, level: u8) {
 }
 
 #[test]
-fn a_part_of_a_large_page_of_the_kernels_is_unmapped_without_any_memory() {
+fn a_part_of_a_large_kernel_page_is_unmapped_without_memory() {
     without_memory::<X86_64>(START, 1);
     without_memory::<X86_64La57>(0xffc0_0000_0000_0000, 2);
     without_memory::<Sv39>(0xffff_ffd0_0000_0000, 1);
 }
 
 #[test]
-fn whichever_allocation_fails_no_page_of_the_kernels_is_mapped_and_unmapping_never_fails() {
+fn whichever_allocation_fails_no_page_maps_and_unmap_works() {
     on_failing_machine(|host, on, fail| {
         let claim = || host.kernel().claim(on, VirtAddr(START), 3 * G1).unwrap();
         let (at, bytes) = (START + M2 - 3 * PAGE, G1 + 2 * M2 + 8 * PAGE);
@@ -259,7 +259,7 @@ fn a_large_page_of_the_kernels_is_one_invalidation() {
 }
 
 #[test]
-fn a_split_that_all_of_the_page_would_fault_for_is_a_call_of_its_own() {
+fn a_split_that_all_of_the_page_would_fault_for_is_its_own_call() {
     on_machine::<Aarch64Upper, _>(small(), |host, on| {
         let start = 0xffff_ffff_0000_0000;
         let mut range = host.kernel().claim(on, VirtAddr(start), G1).unwrap();

@@ -49,7 +49,7 @@ fn became_valid(tlbs: &KernelTlbs) -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn every_cpu_sees_in_every_space_what_is_mapped_and_nothing_that_was_unmapped() {
+fn every_cpu_sees_mapped_pages_in_every_space_and_no_unmapped() {
     // Two that share all tables but the leaves, one with tables of its own, one at the end of all
     // addresses.
     let places = [
@@ -296,7 +296,7 @@ fn nothing_is_mapped_where_anything_is_wrong() {
 }
 
 #[test]
-fn roots_in_registers_get_their_table_before_the_first_of_them_is_made() {
+fn roots_in_registers_get_their_table_before_the_first_is_made() {
     let host = Host::<X86Pae>::new(config(1, 8)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slots = host.slots();

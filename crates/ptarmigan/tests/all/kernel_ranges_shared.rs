@@ -138,7 +138,7 @@ fn check_none_lost<P: Policy, S: Mmu>(on: Hosted<P, S>) {
 }
 
 #[test]
-fn a_table_that_another_owner_is_about_to_link_in_is_not_given_back() {
+fn a_table_that_another_owner_is_about_to_link_is_not_freed() {
     let on = leaked(NoTlb);
     let host = host_of(on);
     let mut first = claim(host, on, START);
@@ -169,7 +169,7 @@ fn a_table_that_another_owner_is_about_to_link_in_is_not_given_back() {
 }
 
 #[test]
-fn the_last_of_two_owners_gives_the_shared_table_back_also_if_both_go_at_once() {
+fn the_last_of_two_racing_owners_frees_the_shared_table() {
     // A layer is told of tables before the flush where the policy takes them then.
     let on = leaked_with(NoTlb, |host| common::historic(host, Rules::V5, 2).unwrap());
     let host = host_of(on);
@@ -261,7 +261,7 @@ fn owners_of_large_pages_in_one_table_come_and_go_at_once() {
 }
 
 #[test]
-fn tables_in_the_way_of_large_pages_stay_in_the_middle_of_a_flush_and_areas_have_pages() {
+fn tables_in_the_way_of_large_pages_stay_during_a_flush() {
     let on = leaked(tlbs());
     let host = host_of(on);
     let (mut first, start) = (claim(host, on, START), START + 8 * LEAF);
@@ -302,7 +302,7 @@ fn tables_in_the_way_of_large_pages_stay_in_the_middle_of_a_flush_and_areas_have
 }
 
 #[test]
-fn a_permission_of_the_kernel_is_taken_from_all_cpus_also_if_one_fails() {
+fn a_kernel_permission_is_taken_from_all_cpus_even_if_one_fails() {
     let host = host(3);
     let tlbs = tlbs();
     let slots = host.slots();

@@ -158,7 +158,7 @@ fn a_part_of_a_large_page_is_unmapped_without_any_memory() {
 }
 
 #[test]
-fn whichever_allocation_fails_nothing_is_lost_and_unmapping_never_fails() {
+fn whichever_allocation_fails_nothing_is_lost_and_unmap_works() {
     on_failing_machine(|host, on, fail| {
         let place = range(AT + M2 - 3 * PAGE, AT + G1 + 3 * M2 + 5 * PAGE);
         let pages = place.len() / PAGE;
@@ -268,7 +268,7 @@ fn flushes_an_empty_table(is_loaded: bool) -> bool {
 }
 
 #[test]
-fn all_cpus_forget_an_empty_table_before_a_large_page_replaces_it() {
+fn all_cpus_forget_an_empty_table_before_a_large_page_is_put() {
     assert!(flushes_an_empty_table(true), "CPU 1 walks the table beside the large page");
     assert!(!flushes_an_empty_table(false), "no CPU has loaded the tree");
 }
@@ -319,7 +319,7 @@ fn a_cursor_that_is_done_touches_no_page_behind_its_range() {
 }
 
 #[test]
-fn a_callback_that_panics_leaves_large_pages_to_the_end_of_the_tree() {
+fn a_callback_that_panics_leaves_large_pages_to_the_trees_end() {
     on_machine::<X86_64, _>(small(), |host, on| {
         let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
         tree.edit(on).unwrap().blocks(range(AT, AT + 4 * M2), FAR, 1).unwrap();
@@ -338,7 +338,7 @@ fn a_callback_that_panics_leaves_large_pages_to_the_end_of_the_tree() {
 }
 
 #[test]
-fn large_pages_that_were_cleared_before_a_callback_panicked_are_flushed() {
+fn large_pages_cleared_before_a_callback_panics_are_flushed() {
     let host = Host::<X86_64>::new(small()).unwrap();
     let watch = Watch::new(&host);
     let slots = host.slots();

@@ -158,7 +158,7 @@ fn where_no_table_can_be_reserved_a_fault_maps_a_page() {
 }
 
 #[test]
-fn whichever_allocation_fails_spaces_that_show_an_object_lose_nothing() {
+fn whichever_allocation_fails_spaces_of_an_object_lose_nothing() {
     for flags in [SHARED, PRIVATE] {
         on_machine!(|_host, on, fail| {
             let far = AT + (1 << 39);
@@ -192,7 +192,7 @@ fn whichever_allocation_fails_spaces_that_show_an_object_lose_nothing() {
 }
 
 #[test]
-fn an_object_that_is_cut_short_is_unmapped_from_each_space_and_its_pages_come_back() {
+fn a_truncated_object_is_unmapped_from_each_space_and_freed() {
     on_machine!(|_host, on, _fail| {
         let mut spaces = [SHARED, PRIVATE, SHARED].map(|flags| space(on, flags, IN_BLOCKS));
         let store = on.machine().objects;
@@ -291,7 +291,7 @@ fn object_of<F: Format>() {
 }
 
 #[test]
-fn objects_have_large_pages_in_every_format_whose_spaces_have_them() {
+fn objects_have_large_pages_in_every_format_with_large_spaces() {
     object_of::<X86_64>();
     object_of::<X86_64La57>();
     object_of::<Keyed<X86_64>>();

@@ -100,7 +100,7 @@ fn faults_map_the_largest_leaf_that_fits() {
 }
 
 #[test]
-fn without_sizes_and_where_memory_is_not_aligned_there_are_pages() {
+fn without_sizes_or_alignment_there_are_small_pages() {
     on_machine::<X86_64, _>(host(), |_, on| {
         let at = range(AT, AT + 2 * M2);
         let mut space = Space::<X86_64>::new(on).unwrap();

@@ -127,7 +127,7 @@ fn fork_shares_a_large_page_until_one_side_writes_to_it() {
 }
 
 #[test]
-fn pages_of_a_large_page_outlive_it_in_whichever_order_spaces_give_it_up() {
+fn pages_of_a_large_page_outlive_it_in_any_order_of_spaces() {
     // The spaces end in this order, after those that split have split.
     for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0], [0, 2, 1]] {
         for splits in 0..8u32 {
@@ -157,7 +157,7 @@ fn pages_of_a_large_page_outlive_it_in_whichever_order_spaces_give_it_up() {
 }
 
 #[test]
-fn collapse_makes_large_pages_of_pages_that_are_written_and_not_shared() {
+fn collapse_makes_large_pages_of_written_unshared_pages() {
     on_machine::<X86_64, _>(HostConfig { bytes: 64 << 20, ..small() }, |_, on| {
         let mut space = space(on, 4 * M2);
         let mut edit = space.edit(on).unwrap();
@@ -223,7 +223,7 @@ fn a_part_of_a_large_page_goes_without_any_memory() {
 }
 
 #[test]
-fn whichever_allocation_fails_faults_forks_and_moves_lose_nothing() {
+fn whichever_allocation_fails_faults_forks_moves_lose_nothing() {
     on_failing_machine(|_, on, fail| {
         let far = AT + (1 << 39);
         each_allocation_fails(6, |k| {
@@ -254,7 +254,7 @@ fn whichever_allocation_fails_faults_forks_and_moves_lose_nothing() {
 }
 
 #[test]
-fn moves_keep_large_pages_where_they_fit_and_split_them_where_not() {
+fn moves_keep_large_pages_that_fit_and_split_the_others() {
     on_machine::<X86_64, _>(HostConfig { bytes: 64 << 20, ..small() }, |_, on| {
         let mut space = space(on, 2 * M2);
         space.fault(on, va(AT), Access::Write).unwrap();

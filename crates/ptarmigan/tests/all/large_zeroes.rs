@@ -24,7 +24,7 @@ fn first(host: &Host<X86_64>) -> Pfn {
 }
 
 #[test]
-fn reads_of_whole_spans_show_one_block_and_the_first_write_a_large_page() {
+fn span_reads_show_one_block_and_the_first_write_a_large_page() {
     on_machine::<X86_64, _>(config(), |host, on| {
         let mut space = space(on, 2 * M2);
         let mut fault = |at, access| space.fault(on, va(AT + at), access);
@@ -52,7 +52,7 @@ fn reads_of_whole_spans_show_one_block_and_the_first_write_a_large_page() {
 }
 
 #[test]
-fn a_write_where_areas_were_cut_since_the_read_is_passed_on_by_fork_in_all_of_them() {
+fn a_write_where_areas_were_cut_is_passed_on_by_fork_in_all() {
     on_machine::<X86_64, _>(config(), |_, on| {
         let mut space = space(on, M2);
         space.fault(on, va(AT), Access::Read).unwrap();

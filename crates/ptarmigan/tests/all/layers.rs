@@ -190,7 +190,7 @@ fn every_call_arrives_through_two_layers_as_it_was_made() {
 }
 
 #[test]
-fn every_hook_is_told_before_the_call_goes_on_the_outer_layer_first() {
+fn every_hook_is_told_before_the_call_the_outer_layer_first() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let slot = &host.slots()[0];
     let calls = Calls::default();
@@ -263,7 +263,7 @@ fn a_layer_is_told_of_tables_where_its_policy_takes_them() {
 }
 
 #[test]
-fn a_pin_of_another_machine_or_of_a_cpu_that_was_not_counted_is_refused() {
+fn a_pin_of_another_machine_or_an_uncounted_cpu_is_refused() {
     let [host, other] = [1, 1].map(|n| Host::<X86_64>::new(small(4, n, 16)).unwrap());
     let (slots, others) = (host.slots(), other.slots());
     let policy = host.quicklists().unwrap();

@@ -133,7 +133,7 @@ fn what_fork_passes_on_does_not_join_what_is_new() {
 }
 
 #[test]
-fn a_whole_area_that_is_moved_and_kept_has_no_private_pages_left() {
+fn a_whole_area_moved_and_kept_has_no_private_pages_left() {
     on_space(|on, mut space| {
         let mut edit = space.edit(on).unwrap();
         edit.mmap(pages(BASE, 512), RW, 0).unwrap();

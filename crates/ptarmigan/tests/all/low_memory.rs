@@ -108,7 +108,7 @@ fn one_process_that_touches_6_mib_pins_1536_leaf_tables() {
 }
 
 #[test]
-fn a_process_has_three_middle_tables_and_a_root_of_32_bytes_whatever_it_maps() {
+fn a_process_has_three_middle_tables_and_a_root_of_32_bytes() {
     let host = Host::<X86Pae>::new(HostConfig::default()).expect("a host");
     let machine = HostMachine::new(&host, host.quicklists().expect("lists"), NoTlb).expect("a machine");
     let slots = host.slots();
@@ -123,7 +123,7 @@ fn a_process_has_three_middle_tables_and_a_root_of_32_bytes_whatever_it_maps() {
 
 /// A 32nd of 768 MiB: 6,144 frames, a 32nd of 196,608, for 4 processes, a 32nd of 128.
 #[test]
-fn four_sparse_processes_exhaust_a_32nd_of_low_memory_unless_tables_are_high() {
+fn four_sparse_processes_exhaust_a_32nd_without_high_tables() {
     assert_eq!((768 * MIB / PAGE, 128 * MOST), (196_608, 196_608));
     assert_eq!(24 * MIB / PAGE, 4 * MOST);
     let nohigh = run(160 * MIB, 24 * MIB, UserPte::NoHigh, 4);
@@ -140,7 +140,7 @@ fn four_sparse_processes_exhaust_a_32nd_of_low_memory_unless_tables_are_high() {
 
 #[test]
 #[ignore = "takes 1.6 GiB of this host's memory"]
-fn a_hundred_and_twenty_eight_sparse_processes_exhaust_all_of_768_mib() {
+fn 128_sparse_processes_exhaust_all_of_768_mib() {
     let nohigh = run(4096 * MIB, 768 * MIB, UserPte::NoHigh, 128);
     assert!((126..128).contains(&nohigh.processes), "{} of 128", nohigh.processes);
     assert!(nohigh.low_free < 2048, "{} of 196,608 frames are left", nohigh.low_free + MOST);

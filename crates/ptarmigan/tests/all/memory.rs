@@ -63,7 +63,7 @@ fn take_all(frames: &Frames) -> Vec<Frame<Dirty>> {
 }
 
 #[test]
-fn runs_that_are_not_as_they_should_be_are_refused_by_number_and_reason() {
+fn wrong_runs_are_refused_by_number_and_reason() {
     let fine = run(0x100, 64);
     let (touching, apart) = (run(0x140, 64), run(0x1000, 64));
     let cases = [

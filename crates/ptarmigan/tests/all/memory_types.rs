@@ -132,7 +132,7 @@ fn an_area_of_a_device_keeps_its_memory_type_and_its_frames() {
 }
 
 #[test]
-fn physical_memory_is_mapped_by_the_call_for_it_alone_and_does_not_grow() {
+fn physical_memory_is_mapped_by_its_call_alone_and_never_grows() {
     on_machine::<Sv39, _>(small(), |_, on| {
         let range = |first: u64, n: u64| VirtRange::new(VA + first * 4096, VA + (first + n) * 4096).unwrap();
         let mut space = Space::<Sv39>::new(on).unwrap();

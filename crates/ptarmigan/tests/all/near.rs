@@ -110,7 +110,7 @@ fn an_edit_does_not_go_to_tables_that_it_has_taken_away() {
 }
 
 #[test]
-fn pages_of_a_table_are_told_at_its_end_and_leave_it_zero_in_whatever_order_they_came() {
+fn pages_of_a_table_are_told_at_its_end_and_leave_it_zero() {
     let (map, unmap) = (|i: u64| Call::Map(i * PAGE), |i: u64| Call::Unmap(i * PAGE));
     let mut all = Vec::new();
     // The first page of a table, and another one: in its line, beside it, in the other half of the
@@ -138,7 +138,7 @@ fn pages_of_a_table_are_told_at_its_end_and_leave_it_zero_in_whatever_order_they
 }
 
 #[test]
-fn more_leaf_tables_than_the_magazines_have_room_for_go_back_at_the_end() {
+fn more_leaf_tables_than_the_magazines_hold_go_back_at_the_end() {
     let tables = |n: u64| (0..n).map(|i| Call::Map(i << X86_64::shift(Level(1)))).collect();
     edits::<X86_64>(&[tables(7), tables(8), tables(9), tables(300), tables(129), tables(1)]);
 }

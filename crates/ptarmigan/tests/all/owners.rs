@@ -130,7 +130,7 @@ fn saved_maps_go_back_to_the_maps_that_they_are_of() {
 }
 
 #[test]
-fn a_guard_of_an_outer_scope_outlives_inner_scopes_and_task_switches() {
+fn a_guard_of_an_outer_scope_outlives_inner_scopes_and_switches() {
     let host = host();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
     let slots = store(&host, 16);
@@ -176,7 +176,7 @@ impl Charge for Free {
 }
 
 #[test]
-fn a_layer_for_the_frames_of_one_host_is_refused_over_a_policy_of_another() {
+fn a_layer_for_the_frames_of_one_host_is_refused_over_anothers() {
     let (host, other) = (host(), host());
     let charged = |host: &'_ Host<X86_64>| {
         let mut boot = host.boot(Charged::<Free>::bytes(&host.frames().size())).unwrap();

@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn every_plan_covers_the_slots_and_those_by_page_and_run_no_more(slots in slots(), model in model(), facts in facts()) {
+    fn plans_cover_the_slots_and_by_page_or_run_nothing_else(slots in slots(), model in model(), facts in facts()) {
         let set = set(&slots);
         let chosen = model.plan_slots(&set, &facts);
         for plan in Plan::ALL.into_iter().chain([chosen]) {
@@ -203,7 +203,7 @@ proptest! {
 }
 
 #[test]
-fn one_stale_slot_is_one_page_operation_under_every_rule_but_always_full() {
+fn one_stale_slot_is_one_page_operation_unless_always_full() {
     let one = set(&BTreeSet::from([700]));
     let calibrated = Costs { run: 1, refill: 40_000, resident: 512, ..Costs::new(180_000, 500_000) };
     for model in
@@ -217,7 +217,7 @@ fn one_stale_slot_is_one_page_operation_under_every_rule_but_always_full() {
 }
 
 #[test]
-fn on_the_machine_of_2001_a_full_window_of_hashed_slots_is_never_flushed_with_everything() {
+fn on_the_2001_machine_hashed_slots_are_never_flushed_in_full() {
     let model = CostModel::Costs(POWER3);
     for n in [1, 2, 34, 512, 1023, 1024] {
         let slots = set(&(0..n).collect());
@@ -232,7 +232,7 @@ fn on_the_machine_of_2001_a_full_window_of_hashed_slots_is_never_flushed_with_ev
 }
 
 #[test]
-fn where_everything_is_the_range_over_all_entries_it_is_never_cheaper_than_a_range() {
+fn a_full_flush_that_is_a_range_is_never_cheaper_than_a_range() {
     let model = CostModel::Costs(POWER3);
     for n in [1, 2, 1024, 3110, 3111, 20_000, 262_144, 1 << 24] {
         for hashed in [None, Some(0), Some(n / 2)] {

@@ -18,7 +18,7 @@ fn pages(first: u64, n: u64) -> VirtRange {
 /// Pages: 0 written, 1 read, 2 not touched, 3 of an object and written privately, 4 of an object
 /// and read, 5 shared and written.
 #[test]
-fn the_right_to_write_comes_back_at_once_to_pages_that_are_the_spaces_alone() {
+fn write_permission_returns_at_once_to_a_spaces_own_pages() {
     let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slots = host.slots();
@@ -77,7 +77,7 @@ fn the_right_to_write_comes_back_at_once_to_pages_that_are_the_spaces_alone() {
 /// CPU 1 has the old permissions. It faults, finds the new ones, and writes to the same frame; a
 /// child has its own.
 #[test]
-fn no_cpu_has_to_be_asked_when_pages_gain_rights_and_none_writes_to_another_frame() {
+fn pages_gain_rights_without_requests_or_writes_to_other_frames() {
     let host = Host::<X86_64>::new(small(2, 1, 64)).unwrap();
     let watch = Watch::new(&host);
     let m = watched(&watch, host.quicklists().unwrap());

@@ -177,7 +177,7 @@ fn imbalance(cpus: usize, nodes: usize, magazine: usize) {
 }
 
 #[test]
-fn fork_here_and_exit_there_stays_within_the_budget_with_1_to_64_cpus() {
+fn fork_here_and_exit_there_stays_within_the_budget_to_64_cpus() {
     for (cpus, nodes) in [(1, 1), (2, 1), (4, 2), (8, 1), (16, 4), (64, 1), (64, 2)] {
         for magazine in [0, 1, 16, 64] {
             imbalance(cpus, nodes, magazine);
@@ -200,7 +200,7 @@ fn a_magazine_of_none_is_the_plain_policy() {
 }
 
 #[test]
-fn a_page_that_was_just_freed_is_handed_out_again_without_a_miss() {
+fn a_page_just_freed_is_handed_out_again_without_a_miss() {
     for magazine in [1, 2, 16] {
         let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
         let policy = host.quicklists_with(lists(1, magazine, 16)).unwrap();
@@ -221,7 +221,7 @@ fn a_page_that_was_just_freed_is_handed_out_again_without_a_miss() {
 }
 
 #[test]
-fn cpus_that_fetch_tables_in_turn_get_none_whose_records_share_a_cache_line() {
+fn tables_that_cpus_fetch_in_turn_share_no_line_of_records() {
     let host = Host::<X86_64>::new(small(2, 1, 32)).unwrap();
     let cpus = host.slots();
     let policy = host.quicklists().unwrap();
@@ -645,7 +645,7 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
 }
 
 #[test]
-fn high_memory_lets_the_patch_of_2007_eat_low_memory_and_later_versions_not() {
+fn high_memory_lets_only_the_2007_patch_eat_low_memory() {
     // Of 1,024 low frames 600 are listed; high memory is plenty.
     assert_eq!(kept(Rules::V5, 1024, 1 << 16, 600), 600);
     for rules in [Rules::LINUX_2_6_24, Rules::V2008] {
@@ -740,7 +740,7 @@ fn fill_up<P: Policy>(policy: &P, cpu: &CpuSlot, n: usize) {
 }
 
 #[test]
-fn one_cpu_has_large_magazines_and_those_of_several_are_scaled_to_the_depot() {
+fn one_cpu_has_large_magazines_and_several_scale_to_the_depot() {
     let host = Host::<X86_64>::new(small(4, 1, 64)).expect("host");
     let policy = host.quicklists_with(lists(4, 64, 4)).expect("policy");
     let cpus = host.slots();
@@ -774,7 +774,7 @@ fn respond<P: Policy>(policy: &P, cpu: &CpuSlot, idles: bool) {
 }
 
 #[test]
-fn a_cpu_that_runs_short_is_given_at_the_next_gather_end_what_another_one_has_too_much_of() {
+fn a_cpu_that_runs_short_gets_anothers_surplus_at_a_gather_end() {
     gives_to_a_cpu_that_runs_short(false);
 }
 
@@ -814,7 +814,7 @@ fn gives_to_a_cpu_that_runs_short(idles: bool) {
 }
 
 #[test]
-fn a_cpu_that_has_more_than_its_part_by_now_leaves_it_to_others_when_a_gather_ends() {
+fn a_cpu_above_its_part_leaves_it_to_others_at_a_gather_end() {
     let host = Host::<X86_64>::new(small(4, 1, 64)).expect("host");
     let policy = host.quicklists_with(lists(4, 64, 4)).expect("policy");
     let cpus = host.slots();
@@ -883,7 +883,7 @@ fn what_a_cpu_hands_over_goes_to_the_node_that_it_is_of() {
 }
 
 #[test]
-fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
+fn the_idle_pages_of_a_depot_are_known_and_the_oldest_go_first() {
     let (host, config) = keeping(1, 400);
     let policy = host.quicklists_with(config).expect("lists");
     let cpus = host.slots();

@@ -53,7 +53,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
     #[test]
-    fn runs_cover_what_was_inserted_and_no_more_while_there_are_eight_at_most(changes in changes(40)) {
+    fn runs_cover_what_was_inserted_exactly_up_to_eight(changes in changes(40)) {
         let (mut stale, mut pages, mut exact) = (Runs::new(SHIFT), BTreeSet::new(), true);
         for (first, n) in changes {
             pages.extend(insert(&mut stale, first, n));

@@ -162,7 +162,7 @@ fn serves<F: Format, O: Objects>(m: &Parts<'_, F, O>) {
 }
 
 #[test]
-fn a_machine_of_any_format_serves_spaces_and_gives_all_frames_back() {
+fn a_machine_of_any_format_serves_spaces_and_frees_all_frames() {
     fn of<F: Format>() {
         let memory = Memory::new(2048);
         let place = Place::<F, DirectMap>::new();
@@ -176,7 +176,7 @@ fn a_machine_of_any_format_serves_spaces_and_gives_all_frames_back() {
 }
 
 #[test]
-fn pages_of_several_frames_are_cleared_copied_and_given_back_whole() {
+fn pages_of_several_frames_are_cleared_copied_and_freed_whole() {
     fn of<F: Format>() {
         let memory = Memory::new(4096);
         let place = Place::<F, DirectMap>::new();
@@ -191,7 +191,7 @@ fn pages_of_several_frames_are_cleared_copied_and_given_back_whole() {
 }
 
 #[test]
-fn each_root_has_the_entries_of_the_root_that_the_kernel_booted_on() {
+fn each_root_has_the_entries_of_the_boot_root() {
     let memory = Memory::new(2048);
     let link = X86_64::link(Level(3), Pfn(0xf_0000).addr());
     memory.set_entry::<X86_64>(3, link);
@@ -212,7 +212,7 @@ fn each_root_has_the_entries_of_the_root_that_the_kernel_booted_on() {
 }
 
 #[test]
-fn a_machine_with_two_roots_has_no_kernel_half_and_an_empty_root() {
+fn a_machine_with_two_roots_has_no_kernel_half_in_its_root() {
     let memory = Memory::new(2048);
     let place = Place::<X86_64, DirectMap>::new();
     let m = build(memory.setup(&[memory.run()]).without_kernel_half(), &place).expect("a machine");
@@ -303,7 +303,7 @@ fn entries_of_the_kernel_are_looked_at() {
 }
 
 #[test]
-fn tables_are_placed_high_where_that_is_allowed_and_there_is_high_memory() {
+fn tables_are_placed_high_if_allowed_and_there_is_high_memory() {
     let memory = Memory::new(2048);
     let low = MemoryRun { frames: 1024, ..memory.run() };
     let high = MemoryRun { start: Pfn(FIRST + 1024), class: ZoneClass::High, ..low };
@@ -492,7 +492,7 @@ static FIRST_KERNEL: Kernel<X86_64, DirectMap, Cpu<X86_64>> = Kernel::new();
 static SECOND_KERNEL: Kernel<X86_64, DirectMap, Cpu<X86_64>> = Kernel::new();
 
 #[test]
-fn a_kernel_in_a_static_is_set_up_once_and_refuses_pins_of_another() {
+fn a_kernel_in_a_static_is_set_up_once_and_refuses_foreign_pins() {
     // Statics stay, so their memory does.
     let (first, second) = (Box::leak(Box::new(Memory::new(2048))), Box::leak(Box::new(Memory::new(2048))));
     // SAFETY: 1. this thread is the CPU's only one. 2. there is a CPU 0.

@@ -155,7 +155,7 @@ fn on_all_cpus<M: Machine>(
 }
 
 #[test]
-fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
+fn no_stale_entry_is_used_amid_fault_unmap_protect_and_fork() {
     for (seed, (asids, park, delivery)) in [
         (0, 0, Delivery::AtOnce),
         (0, 0, Delivery::Adverse(1)),

@@ -75,7 +75,7 @@ macro_rules! machine {
 }
 
 #[test]
-fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
+fn a_cpu_that_is_behind_flushes_all_and_one_ahead_nothing() {
     machine!(2, TlbConfig::new(2), |host, m, slots, told| {
         let space = m.tlb().new_space();
         let (pin_a, pin_b) = (slots[0].pin(), slots[1].pin());
@@ -234,7 +234,7 @@ fn a_space_keeps_its_number_until_another_takes_it() {
 }
 
 #[test]
-fn before_generations_come_round_every_cpu_has_given_the_space_up() {
+fn before_generations_wrap_every_cpu_has_given_the_space_up() {
     // CPU 1 knows the space under a number, in a generation; a whole round later the same
     // generation must not look like the one it knows.
     machine!(2, TlbConfig { asids: 4, ..TlbConfig::new(2) }, |host, m, slots, told| {
@@ -266,7 +266,7 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
 }
 
 #[test]
-fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
+fn chains_are_parked_until_lazy_cpus_let_go_or_too_many_wait() {
     machine!(3, TlbConfig { park: 20, ..TlbConfig::new(3) }, |host, m, slots, told| {
         let (pin_a, pin_b, pin_c) = (slots[0].pin(), slots[1].pin(), slots[2].pin());
         let (a, b, c) = (m.on(&pin_a).unwrap(), m.on(&pin_b).unwrap(), m.on(&pin_c).unwrap());
@@ -471,7 +471,7 @@ fn the_sanitizer_finds_every_machine_that_lies() {
 }
 
 #[test]
-fn spaces_that_come_and_go_under_few_numbers_leave_nothing_stale() {
+fn spaces_that_come_and_go_under_few_asids_leave_nothing_stale() {
     for (asids, park) in [(1, 0), (3, 0), (2, 64)] {
         let cpus = 2;
         let host = Host::<X86_64>::new(small(cpus, 1, 32)).unwrap();

@@ -105,7 +105,7 @@ fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
 }
 
 #[test]
-fn a_child_copies_a_page_that_a_cpu_of_its_parent_may_still_read() {
+fn a_child_copies_a_page_that_a_cpu_of_its_parent_may_read() {
     for how in [GivesUp::ByWriting, GivesUp::ByUnmapping] {
         let (done, known) = child_writes_before_the_flush(how);
         assert!(known, "{how:?}: the case that this is about did not come up");
@@ -114,7 +114,7 @@ fn a_child_copies_a_page_that_a_cpu_of_its_parent_may_still_read() {
 }
 
 #[test]
-fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
+fn entries_cleared_before_a_callback_panics_are_flushed() {
     let host = Host::<X>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -151,7 +151,7 @@ fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
 }
 
 #[test]
-fn a_forgotten_guard_of_a_shared_space_leaves_nothing_behind_that_points_to_it() {
+fn a_forgotten_guard_of_a_shared_space_leaves_no_pointer_to_it() {
     let host = Host::<X>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -183,7 +183,7 @@ fn entry_of(host: &Host<X>, root: PhysAddr, va: u64) -> *const AtomicU64 {
 }
 
 #[test]
-fn a_dirty_bit_that_an_mmu_sets_while_permissions_change_is_kept() {
+fn a_dirty_bit_set_while_permissions_change_is_kept() {
     const DIRTY: u64 = 1 << 6;
     let host = Host::<X>::new(small(2, 64)).unwrap();
     let slots = host.slots();
@@ -224,7 +224,7 @@ fn a_dirty_bit_that_an_mmu_sets_while_permissions_change_is_kept() {
 }
 
 #[test]
-fn a_jump_into_a_page_that_may_not_be_executed_is_never_spurious() {
+fn a_jump_into_a_non_executable_page_is_never_spurious() {
     let host = Host::<X>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -317,7 +317,7 @@ unsafe impl SpaceMachine for Reentrant {
 }
 
 #[test]
-fn a_callback_cannot_take_the_space_that_its_own_fault_is_reading() {
+fn a_callback_cannot_take_the_space_that_its_fault_is_reading() {
     let host: &'static Host<X> = Box::leak(Box::new(Host::new(small(1, 16)).unwrap()));
     let slot: &'static CpuSlot = Box::leak(Box::new(host.slot(0).unwrap()));
     SLOT.set(Some(slot));
@@ -443,7 +443,7 @@ unsafe impl Format for ThreeQuarters {
 }
 
 #[test]
-fn roots_of_which_three_quarters_are_the_users_follow_the_kernel_map() {
+fn roots_with_three_quarters_for_users_follow_the_kernel_map() {
     let host = Host::<ThreeQuarters>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -492,7 +492,7 @@ fn is_valid(host: &Host<ThreeQuarters>, root: PhysAddr, va: u64) -> Option<bool>
 }
 
 #[test]
-fn a_format_that_breaks_before_it_makes_does_so_on_one_cpu_and_for_the_zero_frame_too() {
+fn break_before_make_is_on_one_cpu_too_and_for_the_zero_frame() {
     let host = Host::<ThreeQuarters>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();

@@ -109,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn calls_that_fail_for_lack_of_memory_leave_everything_as_it_was() {
+fn calls_that_fail_for_lack_of_memory_leave_all_as_it_was() {
     let mut failures = 0;
     for seed in 0..12 {
         let with = if seed % 2 == 0 { With::Lists(4) } else { With::Plain };
@@ -124,7 +124,7 @@ fn calls_that_fail_for_lack_of_memory_leave_everything_as_it_was() {
 }
 
 #[test]
-fn the_policies_of_history_free_before_the_flush_and_do_nothing_else_wrong() {
+fn historic_policies_free_before_the_flush_and_are_right_else() {
     for (lists, nodes) in [(1, 1), (2, 1), (3, 1), (2, 2)] {
         for with in [With::V5(lists), With::V2008(lists)] {
             let ran = history::<X86_64>(small(2, nodes, 64), with, 11, 3000, false);

@@ -75,7 +75,7 @@ fn failed_copy<R>(
 }
 
 #[test]
-fn a_parent_does_not_write_to_its_childs_page_after_a_flush_that_failed() {
+fn a_parent_writes_to_no_page_of_its_child_after_a_failed_flush() {
     failed_copy(|_, on, parent, child| {
         parent.fault(on, VirtAddr(VA), Access::Write).unwrap();
         let (ours, attr) = parent.tree().query(on, VirtAddr(VA)).unwrap();
@@ -86,7 +86,7 @@ fn a_parent_does_not_write_to_its_childs_page_after_a_flush_that_failed() {
 }
 
 #[test]
-fn a_childs_page_is_not_given_back_after_a_flush_of_its_parent_that_failed() {
+fn a_childs_page_is_kept_after_a_failed_flush_of_its_parent() {
     failed_copy(|host, on, parent, child| {
         parent.edit(on).unwrap().munmap(pages(VA, 1)).unwrap();
         let (theirs, _) = child.tree().query(on, VirtAddr(VA)).unwrap();
@@ -339,7 +339,7 @@ fn gives_a_table_up<'a, M: Machine>(on: On<'a, M>, space: &'a SpaceTlb) -> Gathe
 }
 
 #[test]
-fn a_gather_refuses_a_root_table_and_the_registry_of_roots_stays_whole() {
+fn a_gather_refuses_a_root_and_the_root_registry_stays_whole() {
     let host = Host::<X>::new(small(1)).unwrap();
     let slot = host.slot(0).unwrap();
     let pin = slot.pin();
@@ -371,7 +371,7 @@ fn a_gather_refuses_a_root_table_and_the_registry_of_roots_stays_whole() {
 }
 
 #[test]
-fn flushes_of_tables_that_are_not_the_librarys_wait_for_readers_too() {
+fn flushes_of_foreign_tables_wait_for_readers_too() {
     let host = Host::<X>::new(small(2)).unwrap();
     let slot = host.slot(0).unwrap();
     let pin = slot.pin();
@@ -399,7 +399,7 @@ fn flushes_of_tables_that_are_not_the_librarys_wait_for_readers_too() {
 }
 
 #[test]
-fn a_cpu_that_gives_up_tables_that_it_reads_does_not_wait_for_itself() {
+fn a_cpu_that_frees_tables_it_reads_does_not_wait_for_itself() {
     let host = Host::<X>::new(small(1)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -496,7 +496,7 @@ fn from_0_to_the_end_is_the_whole_address_space() {
 }
 
 #[test]
-fn a_gather_of_pages_larger_than_a_frame_is_a_promise_of_the_callers() {
+fn a_gather_of_pages_above_a_frame_is_a_promise_of_the_caller() {
     let host = Host::<X>::new(small(1)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();

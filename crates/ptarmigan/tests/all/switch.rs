@@ -120,7 +120,7 @@ fn interrupted(
 }
 
 #[test]
-fn a_request_in_the_middle_of_a_switch_is_carried_out_before_it_is_answered() {
+fn a_request_during_a_switch_is_carried_out_before_its_answer() {
     use Method::{Invalidate, InvalidateKernel, Lazy, Load, Resume, Unload};
     let nothing = |_: &SharedSpace<F>, _: &M, _: &Pinned<'_>| {};
     let active = |s: &SharedSpace<F>, m: &M, pin: &Pinned<'_>| s.activate(m.on(pin).unwrap()).unwrap();
@@ -164,7 +164,7 @@ fn a_cpu_is_active_for_as_long_as_its_mmu_takes_it_for_that() {
 }
 
 #[test]
-fn a_switch_in_the_middle_of_a_switch_is_refused_and_changes_nothing() {
+fn a_switch_in_the_middle_of_a_switch_is_refused_without_change() {
     let (host, m, mmu) = machine(1);
     let slots = host.slots();
     let (pin, cpu) = (slots[0].pin(), slots[0].cpu());

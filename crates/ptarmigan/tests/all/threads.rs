@@ -119,7 +119,7 @@ fn slot(host: &Host<X86_64>, cpu: usize) -> CpuSlot {
 }
 
 #[test]
-fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_and_give_them() {
+fn tops_in_use_and_at_rest_show_each_change_as_cpus_take_them() {
     const CPUS: usize = 4;
     const FIRST: usize = X86_64::USER_ROOT_ENTRIES + 1;
     const ENTRIES: usize = 8;

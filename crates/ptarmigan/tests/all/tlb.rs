@@ -387,7 +387,7 @@ fn a_lazy_cpu_that_flushes_for_others_is_not_up_to_date_itself() {
 }
 
 #[test]
-fn a_cpu_that_missed_one_flush_is_not_brought_up_to_date_by_the_next() {
+fn a_cpu_that_missed_one_flush_is_not_made_current_by_the_next() {
     machine!(X86_64, 2, |host, m, slots, log, _freed| {
         let mut space = Space::<X86_64>::new(m.on(&slots[0].pin()).unwrap()).unwrap();
         let area = pages(0x40_0000, 4);
@@ -583,7 +583,7 @@ fn is_private<M: Machine>(host: &Host<X86_64>, on: On<'_, M>, tree: &mut Tree<X8
 }
 
 #[test]
-fn entries_are_changed_with_plain_stores_only_if_no_cpu_has_the_space() {
+fn entries_change_by_plain_stores_only_if_no_cpu_has_the_space() {
     machine!(X86_64, 1, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
         let on = m.on(&pin).unwrap();

@@ -356,8 +356,7 @@ fn a_lack_of_memory_at_any_table_leaves_nothing_behind() {
 }
 
 #[test]
-fn addresses_beyond_the_users_and_within_pages_are_refused_and_odd_ranges_are_taken_as_the_pages_they_touch()
-{
+fn bad_addresses_are_refused_and_odd_ranges_cover_touched_pages() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -512,7 +511,7 @@ fn a_dump_shows_runs() {
 }
 
 #[test]
-fn leaf_tables_come_in_order_with_all_their_entries_and_empty_ones_too() {
+fn leaf_tables_come_in_order_with_all_entries_even_empty_ones() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();

@@ -44,7 +44,7 @@ fn fail_next<T, V: Clone>(mmu: &TestMmu<'_, T, V>, moment: Moment) {
 }
 
 #[test]
-fn a_load_that_failed_has_not_forgotten_what_its_number_was_before() {
+fn a_failed_load_has_not_forgotten_the_last_space_of_its_number() {
     let host = Host::<X>::new(small(1)).unwrap();
     let mmu = TestMmu::new();
     let config = TlbConfig { asids: 1, ..TlbConfig::new(1) };
@@ -147,7 +147,7 @@ fn a_space_whose_load_failed_can_be_loaded_then() {
 }
 
 #[test]
-fn the_next_flush_makes_up_for_one_that_a_layer_kept_from_beginning() {
+fn the_next_flush_makes_up_for_one_that_a_layer_prevented() {
     let rw = AreaFlags::READ.with(AreaFlags::WRITE);
     let page = |start| VirtRange::new(start, start + PAGE).unwrap();
     let host = Host::<X>::new(small(2)).unwrap();

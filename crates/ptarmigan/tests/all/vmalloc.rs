@@ -107,7 +107,7 @@ fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
 }
 
 #[test]
-fn an_area_that_memory_does_not_suffice_for_leaves_nothing_behind() {
+fn an_area_without_enough_memory_leaves_nothing_behind() {
     let host = host(1, 8);
     let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
@@ -132,7 +132,7 @@ fn an_area_that_memory_does_not_suffice_for_leaves_nothing_behind() {
 }
 
 #[test]
-fn frames_of_a_device_stay_the_callers_and_protection_reaches_all_cpus() {
+fn device_frames_stay_the_callers_and_protect_reaches_all_cpus() {
     let host = host(2, 8);
     let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
@@ -203,7 +203,7 @@ fn what_cannot_be_done_is_refused_and_says_why() {
 }
 
 #[test]
-fn areas_that_show_memory_of_a_device_have_large_pages_where_its_frames_do() {
+fn areas_of_device_memory_have_large_pages_where_its_frames_do() {
     let host = host(2, 64);
     let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);

@@ -109,7 +109,7 @@ fn an_area_of_64_mib_has_no_leaf_table_and_goes_with_one_flush() {
 }
 
 #[test]
-fn blocks_are_shown_as_far_as_they_are_free_and_pages_beside_them() {
+fn free_blocks_are_shown_whole_and_pages_beside_them() {
     let host = host(32);
     let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
@@ -192,7 +192,7 @@ fn tables_in_the_way_of_blocks_go_with_one_flush() {
 }
 
 #[test]
-fn an_area_without_a_place_for_large_pages_has_those_that_lie_in_it() {
+fn an_area_not_placed_for_large_pages_has_those_that_lie_in_it() {
     let host = host(32);
     let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
@@ -210,7 +210,7 @@ fn an_area_without_a_place_for_large_pages_has_those_that_lie_in_it() {
 }
 
 #[test]
-fn an_area_that_memory_does_not_suffice_for_gives_its_blocks_back() {
+fn an_area_without_enough_memory_gives_its_blocks_back() {
     let host = host(16);
     let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
@@ -231,7 +231,7 @@ fn an_area_that_memory_does_not_suffice_for_gives_its_blocks_back() {
 }
 
 #[test]
-fn no_block_is_taken_below_the_minimum_watermark_however_urgent_the_area_is() {
+fn no_block_is_taken_below_the_minimum_watermark_even_if_urgent() {
     let host = host(16);
     let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);

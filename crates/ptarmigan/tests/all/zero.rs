@@ -215,7 +215,7 @@ proptest! {
 }
 
 #[test]
-fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() {
+fn zero_frames_in_a_block_are_found_although_others_are_dirty() {
     let host = Host::<X86_64>::new(small(1, 1, 32)).unwrap();
     let (frames, window) = (host.frames(), host.window());
     // Two blocks that cannot merge with each other: one with a zero frame in its middle goes first,
@@ -378,7 +378,7 @@ fn the_last_block_of_the_largest_size_stays_whole() {
 }
 
 #[test]
-fn the_reserve_is_not_touched_and_ordinary_requests_do_not_fail_for_it() {
+fn the_reserve_is_untouched_and_ordinary_requests_still_succeed() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let (frames, window) = (host.frames(), host.window());
     let mut held: Vec<_> = std::iter::from_fn(|| frames.take(zero(0)).ok()).map(Taken::dirty).collect();
@@ -665,7 +665,7 @@ fn zero_frames_that_rest_on_a_cpu_are_of_its_node() {
 }
 
 #[test]
-fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
+fn a_fault_maps_a_frame_cleared_ahead_and_copies_take_others() {
     let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slots = host.slots();
@@ -704,7 +704,7 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
 }
 
 #[test]
-fn an_idle_cpu_clears_nothing_ahead_on_a_machine_with_high_memory() {
+fn an_idle_cpu_clears_nothing_ahead_with_high_memory() {
     let config = HostConfig { low: 4 << 20, ..small(1, 1, 16) };
     let host = Host::<X86_64>::new(config).unwrap();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();

@@ -83,20 +83,20 @@ fn scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
 }
 
 #[test]
-fn large_pages_of_the_kernels_half_lose_no_frame_and_show_nothing_stale() {
+fn large_kernel_pages_lose_no_frame_and_show_nothing_stale() {
     let passed = for_every_k(|attempt| scenario(&mut |_, call| attempt(call)));
     assert_passed(&passed, &POINTS[..3]);
 }
 
 #[test]
-fn large_pages_of_the_kernels_half_lose_no_frame_when_memory_ends() {
+fn large_kernel_pages_lose_no_frame_when_memory_ends() {
     for left in 0..8 {
         scenario(&mut |frames, call| with_frames_left(frames, left, call));
     }
 }
 
 #[test]
-fn the_flush_of_tables_that_unwound_comes_before_others_take_their_places() {
+fn the_flush_of_tables_that_unwound_precedes_their_replacement() {
     let (host, tlbs) = (host(), tlbs());
     let m = machine!(host, tlbs);
     let cpus = host.slots();

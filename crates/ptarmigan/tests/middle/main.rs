@@ -312,7 +312,7 @@ fn a_pool_of_slots_loses_none_and_shows_nothing_stale() {
 }
 
 #[test]
-fn the_pool_as_linux_has_it_loses_no_slot_and_shows_nothing_stale() {
+fn the_linux_pool_loses_no_slot_and_shows_nothing_stale() {
     let passed = for_every_k(|attempt| {
         let (host, tlbs) = (host(), tlbs());
         let m = machine!(host, tlbs);
@@ -609,7 +609,7 @@ fn ranges_scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
 }
 
 #[test]
-fn ranges_of_the_kernels_half_lose_no_frame_and_show_nothing_stale() {
+fn kernel_ranges_lose_no_frame_and_show_nothing_stale() {
     let passed = for_every_k(|attempt| ranges_scenario(&mut |_, call| attempt(call)));
     assert_passed(&passed, &POINTS[..3]);
 }
@@ -622,7 +622,7 @@ fn ranges_of_the_kernels_half_lose_no_frame_when_memory_ends() {
 }
 
 #[test]
-fn kernel_slots_give_their_range_back_when_memory_ends_and_after_flushes_that_unwind() {
+fn kernel_slots_release_their_range_after_failures_and_unwinds() {
     let scenario = |attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())| {
         let (host, tlbs) = (host(), tlbs());
         let m = machine!(host, tlbs);

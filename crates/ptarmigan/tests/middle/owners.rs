@@ -244,7 +244,7 @@ fn tlb_calls<S: Shootdown>(two: &Two<'_, impl Machine<Shootdown = S>>) {
 }
 
 #[test]
-fn flushes_and_switches_with_pins_and_spaces_of_another_machine_are_refused() {
+fn flushes_and_switches_refuse_foreign_pins_and_spaces() {
     with_two(|_, _, two| tlb_calls(two));
 }
 
@@ -307,7 +307,7 @@ fn maps_of_high_frames_with_pins_of_another_machine_are_refused() {
 /// Each of two machines' worth of maps has its own slots: that two have the same does not compile
 /// (E0382 in `kmap.rs` of `ptarmigan-hosted`). Fresh pages show no other program's data then.
 #[test]
-fn machines_on_one_host_with_slots_of_their_own_clear_no_page_of_each_other() {
+fn machines_with_own_slots_on_one_host_clear_no_foreign_page() {
     const ROUNDS: u64 = 30;
     let config = ptarmigan_hosted::HostConfig {
         cpus: 2,

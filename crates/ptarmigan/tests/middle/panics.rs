@@ -378,7 +378,7 @@ fn calls_at(point: Point, parks: bool) -> usize {
 }
 
 #[test]
-fn spaces_lose_nothing_and_show_nothing_stale_wherever_code_of_the_caller_unwinds() {
+fn spaces_lose_nothing_and_use_nothing_stale_if_callers_unwind() {
     let only = std::env::var("PTARMIGAN_POINT").ok();
     for (point, _) in POINTS.into_iter().chain([(Point::Closure, &[][..])]) {
         if only.as_ref().is_some_and(|only| *only != format!("{point:?}")) {
@@ -392,8 +392,8 @@ fn spaces_lose_nothing_and_show_nothing_stale_wherever_code_of_the_caller_unwind
 
 /// `load` unwinds, and so does the `unload` that must come next.
 #[test]
-fn an_unload_that_unwinds_after_a_load_that_did_ends_the_program() {
-    let ends = child::of("panics::an_unload_that_unwinds_after_a_load_that_did_ends_the_program");
+fn an_unload_that_unwinds_after_a_load_did_ends_the_program() {
+    let ends = child::of("panics::an_unload_that_unwinds_after_a_load_did_ends_the_program");
     let Some(output) = ends else {
         // A hang ends by another signal.
         // SAFETY: no memory is touched.

@@ -49,7 +49,7 @@ impl Wake for RoughWake {
 }
 
 #[test]
-fn a_pool_of_slots_keeps_no_place_for_a_caller_whose_sleep_or_waker_unwinds() {
+fn a_pool_of_slots_keeps_no_place_if_a_sleep_or_waker_unwinds() {
     for point in [Point::Sleep, Point::Wake] {
         let passed = for_every_k_at(point, |attempt| {
             let (host, tlbs) = (host(), tlbs());
@@ -82,7 +82,7 @@ fn a_pool_of_slots_keeps_no_place_for_a_caller_whose_sleep_or_waker_unwinds() {
 }
 
 #[test]
-fn the_pool_as_linux_has_it_keeps_no_place_for_a_caller_whose_sleep_or_waker_unwinds() {
+fn the_linux_pool_keeps_no_place_if_a_sleep_or_waker_unwinds() {
     for point in [Point::Sleep, Point::Wake] {
         let passed = for_every_k_at(point, |attempt| {
             let (host, tlbs) = (host(), tlbs());
@@ -134,7 +134,7 @@ unsafe impl OwnCpu for RoughCpu {
 }
 
 #[test]
-fn windows_on_tables_lose_no_slot_when_the_code_that_knows_the_cpu_unwinds() {
+fn windows_on_tables_lose_no_slot_when_the_cpu_code_unwinds() {
     let passed = for_every_k_at(Point::Stay, |attempt| {
         let host = host();
         let slots = store(&host, DEPTH);

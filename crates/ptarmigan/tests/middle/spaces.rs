@@ -506,7 +506,7 @@ fn spaces_lose_no_frame_and_show_nothing_stale_when_memory_ends() {
 }
 
 #[test]
-fn spaces_lose_no_frame_and_show_nothing_stale_when_a_layer_unwinds() {
+fn spaces_lose_no_frame_and_use_nothing_stale_if_layers_unwind() {
     let mut passed = [0; 2];
     for number in 0..CALLS {
         for (at, point) in [Point::Alloc, Point::Freeing].into_iter().enumerate() {

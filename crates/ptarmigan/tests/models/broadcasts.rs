@@ -36,7 +36,7 @@ fn an_active_cpu_reaches_nothing_that_is_used_again() {
 }
 
 #[test]
-fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
+fn a_cpu_that_begins_in_the_space_sees_the_flush_or_is_seen() {
     all(4, |shape, free| {
         // No CPU has loaded it before: it has no number yet.
         let mut m = Model::in_world(World::new(shape), Generation(0), 0);
@@ -48,7 +48,7 @@ fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
 }
 
 #[test]
-fn a_cpu_that_comes_and_goes_knows_nothing_old_when_it_comes_back() {
+fn a_cpu_that_comes_and_goes_has_nothing_stale_when_it_returns() {
     all(3, |shape, free| {
         // It has no number before.
         let mut m = Model::in_world(World::new(shape), Generation(0), 0);
@@ -90,7 +90,7 @@ fn a_cpu_that_leaves_and_comes_back_finds_no_old_translation() {
 }
 
 #[test]
-fn a_space_that_nobody_runs_in_is_flushed_where_it_is_known_by_its_number() {
+fn a_space_without_cpus_is_flushed_where_its_number_is_known() {
     model(3, || {
         let mut m = Model::on_both(NUMBERS);
         m.world.mmu().look(&pin(1), 0);
@@ -110,7 +110,7 @@ fn others<const N: usize>(m: &Model) -> [Arc<SpaceTlb>; N] {
 }
 
 #[test]
-fn a_number_that_another_space_has_had_shows_nothing_of_that_space() {
+fn a_number_that_another_space_had_shows_nothing_of_it() {
     model(2, || {
         let x = Model::in_world(World::new(MORE), Generation(0), 1);
         let y = Model::in_world(x.world.clone(), Generation(0), 1);
@@ -195,7 +195,7 @@ fn a_number_that_a_cpu_has_loaded_goes_to_no_other_space() {
 }
 
 #[test]
-fn a_space_that_is_active_keeps_its_number_when_numbers_come_round() {
+fn a_space_that_is_active_keeps_its_number_when_numbers_wrap() {
     model(3, || {
         let mut m = Model::on_both(NUMBERS);
         let other = m.on(1, |b| {

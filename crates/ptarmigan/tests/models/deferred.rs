@@ -64,7 +64,7 @@ fn unmap_beside(
 }
 
 #[test]
-fn a_cpu_that_makes_up_for_it_reaches_nothing_that_is_used_again() {
+fn a_cpu_that_makes_up_for_it_reaches_no_reused_page() {
     for named in [true, false] {
         unmap_beside(3, (0, 1), move |w, b, space| {
             w.mmu().look(b.pin(), 0);

@@ -101,7 +101,7 @@ fn a_reader_sees_a_table_complete_or_not_at_all() {
 }
 
 #[test]
-fn an_interrupt_that_reads_too_leaves_the_reader_it_interrupts_protected() {
+fn an_interrupt_that_reads_keeps_the_outer_reader_protected() {
     model(3, || {
         let w = World::<2>::new(Shape { tables: 2, spare: 2, ..SHAPE });
         let a = pin(0);

@@ -66,7 +66,7 @@ fn both_find_no_table<const L: u8>(vas: [u64; 2]) {
 }
 
 #[test]
-fn of_two_faults_that_find_no_table_one_links_and_the_other_gives_back() {
+fn racing_faults_without_a_table_link_one_and_free_the_other() {
     model(3, || both_find_no_table::<2>([0, PAGE]));
 }
 
@@ -76,7 +76,7 @@ fn two_faults_that_link_in_one_table_are_both_counted() {
 }
 
 #[test]
-fn of_two_faults_that_find_no_path_one_links_and_the_other_gives_back() {
+fn racing_faults_without_a_path_link_one_and_free_the_other() {
     model(2, || both_find_no_table::<3>([0, PAGE]));
 }
 
@@ -91,7 +91,7 @@ fn of_two_faults_at_one_page_one_maps_and_the_other_gives_back() {
 }
 
 #[test]
-fn entries_that_shared_faults_put_are_all_found_when_the_space_ends() {
+fn entries_that_shared_faults_put_are_found_when_the_space_ends() {
     in_world(3, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let mut space = shared(a, 2);
         // The table is there, so both go without a lock.
@@ -201,7 +201,7 @@ fn frame_at(on: On<'_, World<2>>, space: &Space<Small<2>>) -> Pfn {
 }
 
 #[test]
-fn no_cpu_reads_the_old_frame_once_another_has_written_to_the_copy() {
+fn no_cpu_reads_the_old_frame_after_a_write_to_the_copy() {
     in_world(2, Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE }, |w, a| {
         let (space, child) = forked(a);
         let space = Arc::new(SharedSpace::new(space));
@@ -294,7 +294,7 @@ fn read_beside_a_child_that_writes(
 }
 
 #[test]
-fn a_cpu_that_still_reads_its_page_sees_nothing_that_a_child_writes_after_the_copy() {
+fn a_cpu_that_still_reads_sees_no_child_write_after_the_copy() {
     read_while_a_child_writes(|on, space| {
         space.fault(on, VirtAddr(0), Access::Write).unwrap();
     });
@@ -302,14 +302,14 @@ fn a_cpu_that_still_reads_its_page_sees_nothing_that_a_child_writes_after_the_co
 
 /// A CPU that rested in the space comes back while the only CPU that runs there copies the page.
 #[test]
-fn a_cpu_that_comes_back_while_its_page_is_copied_sees_nothing_that_a_child_writes() {
+fn a_cpu_that_comes_back_during_the_copy_sees_no_child_write() {
     read_beside_a_child_that_writes(3, true, |on, space| {
         space.fault(on, VirtAddr(0), Access::Write).unwrap();
     });
 }
 
 #[test]
-fn a_cpu_that_still_reads_its_page_sees_nothing_that_a_child_writes_after_munmap() {
+fn a_cpu_that_still_reads_sees_no_child_write_after_munmap() {
     read_while_a_child_writes(|on, space| {
         space.lock(on).unwrap().edit().munmap(VirtRange::new(0, PAGE).unwrap()).unwrap();
     });
@@ -401,7 +401,7 @@ fn what_a_child_gets_by_fork_does_not_change_under_it() {
 }
 
 #[test]
-fn a_page_that_is_allowed_again_is_given_back_while_others_fault_it() {
+fn a_page_that_is_allowed_again_is_freed_while_others_fault_it() {
     in_world(2, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let mut space = shared(a, 1);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();

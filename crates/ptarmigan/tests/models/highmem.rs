@@ -216,7 +216,7 @@ impl MaySleep for Sleeper {
 }
 
 #[test]
-fn two_cpus_take_turns_with_one_slot_and_it_is_flushed_in_between() {
+fn two_cpus_take_turns_with_one_slot_and_a_flush_in_between() {
     model(3, || {
         let w = World::new(1, 2, 1);
         // This CPU's translation of the slot from here on.

@@ -115,7 +115,7 @@ fn both_are_there(on: On<'_, World<2>>, space: &SharedSpace<Large>) -> bool {
 }
 
 #[test]
-fn of_two_faults_that_bring_a_large_page_one_puts_it_and_the_other_gives_back() {
+fn racing_large_page_faults_put_one_page_and_free_the_other() {
     in_world(1, (2, 2), |w, a, space| {
         let other = faults(w, space, 1, Access::Write);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
@@ -125,7 +125,7 @@ fn of_two_faults_that_bring_a_large_page_one_puts_it_and_the_other_gives_back() 
 }
 
 #[test]
-fn of_a_fault_that_brings_a_large_page_and_one_that_brings_a_table_one_gives_back() {
+fn racing_large_and_small_faults_free_the_losers_page() {
     in_world(1, (1, 2), |w, a, space| {
         let other = faults(w, space, 1, Access::Read);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
@@ -135,7 +135,7 @@ fn of_a_fault_that_brings_a_large_page_and_one_that_brings_a_table_one_gives_bac
 }
 
 #[test]
-fn of_two_faults_for_which_there_is_one_block_one_may_bring_a_page() {
+fn of_two_faults_with_one_block_one_may_bring_a_page() {
     in_world(1, (1, 2), |w, a, space| {
         let other = faults(w, space, 1, Access::Write);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
@@ -145,7 +145,7 @@ fn of_two_faults_for_which_there_is_one_block_one_may_bring_a_page() {
 }
 
 #[test]
-fn a_page_beside_those_that_are_unmapped_is_the_same_all_the_time() {
+fn a_page_beside_those_unmapped_is_the_same_all_the_time() {
     in_world(2, (1, ENTRIES), |w, a, space| {
         assert_eq!(space.fault(a, VirtAddr(0), Access::Write), Ok(Done::Large));
         let whole = frame(a, space, 1).expect("mapped");
@@ -162,7 +162,7 @@ fn a_page_beside_those_that_are_unmapped_is_the_same_all_the_time() {
 }
 
 #[test]
-fn a_page_of_a_span_that_becomes_large_is_the_old_one_or_the_new_one() {
+fn a_page_of_a_span_that_becomes_large_is_the_old_or_new_one() {
     in_world(1, (1, ENTRIES), |w, a, space| {
         // No block for it yet.
         let block = w.block();

@@ -241,7 +241,7 @@ fn plain(nodes: usize) -> Arc<Lists<NoConstruct>> {
 }
 
 #[test]
-fn a_page_that_goes_through_the_depot_is_as_it_was_left_and_is_one_cpus_alone() {
+fn a_page_that_goes_through_the_depot_is_intact_and_of_one_cpu() {
     model(3, || {
         let w = plain(1);
         let pages: [_; 4] = w.take_many(0);
@@ -257,7 +257,7 @@ fn a_page_that_goes_through_the_depot_is_as_it_was_left_and_is_one_cpus_alone() 
 }
 
 #[test]
-fn two_cpus_that_come_at_once_with_full_magazines_do_not_exceed_the_limit() {
+fn two_cpus_that_come_with_full_magazines_keep_to_the_limit() {
     model(4, || {
         let w = plain(1);
         let [a, b, c] = w.take_many(1);
@@ -292,7 +292,7 @@ fn what_one_cpu_leaves_another_one_finds() {
 }
 
 #[test]
-fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
+fn a_limit_that_is_set_while_others_work_is_kept_in_the_end() {
     part_of_model(2, 8_000, || {
         // The depot may have half as many pages as are free, less the pages in magazines.
         let config = ListsConfig { magazine: 1, budget_divisor: 2, ..ListsConfig::new(CPUS) };
@@ -360,7 +360,7 @@ fn what_comes_home_is_fetched_as_it_was_left() {
 }
 
 #[test]
-fn what_comes_home_while_pages_are_given_up_is_given_up_or_there() {
+fn what_comes_home_while_pages_are_given_up_is_not_lost() {
     coming_home(2, |w| {
         w.lists.at(&w.pin(0)).reclaim(NodeId(0), 2);
         w.lists.at(&w.pin(0)).idle();
@@ -394,7 +394,7 @@ fn what_came_home_is_given_up_from_afar_or_joins_the_depot() {
 }
 
 #[test]
-fn what_comes_home_and_finds_its_part_full_shares_the_depots_limit() {
+fn what_comes_home_to_a_full_part_shares_the_depots_limit() {
     model(4, || {
         let w = plain(2);
         let [a, b, c] = w.take_many(0);

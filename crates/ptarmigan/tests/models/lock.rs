@@ -65,7 +65,7 @@ fn a_reader_and_a_writer_take_turns() {
 }
 
 #[test]
-fn a_reader_that_comes_while_a_writer_waits_for_another_lets_it_go_first() {
+fn a_reader_lets_a_writer_waiting_for_another_reader_go_first() {
     run(4, |on, space| drop(space.lock(on).unwrap()), fault);
 }
 

@@ -146,7 +146,7 @@ fn an_active_cpu_reaches_nothing_that_is_used_again() {
 }
 
 #[test]
-fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
+fn a_cpu_that_begins_in_the_space_sees_the_flush_or_is_seen() {
     both(4, |free| {
         let mut m = Model::new(SHAPE);
         m.unmap_beside(free, |b| {
@@ -276,7 +276,7 @@ fn two_cpus_that_ask_a_third_at_once_are_both_served() {
 }
 
 #[test]
-fn a_number_that_is_kept_is_kept_with_what_was_true_when_it_was_left() {
+fn a_number_that_is_kept_has_the_state_it_was_left_with() {
     model(3, || {
         // Two spaces take turns on CPU 1, each under its number.
         let mut m = Model::new(Shape { asids: 2, tables: 4, data: 2, ..SHAPE });
@@ -435,7 +435,7 @@ fn what_is_parked_can_be_had_by_force() {
 }
 
 #[test]
-fn a_request_in_the_middle_of_a_switch_is_served_when_that_is_done() {
+fn a_request_in_the_middle_of_a_switch_is_served_after_it() {
     both(2, |free| {
         let mut m = Model::on_both(SHAPE);
         // Interrupts come in wherever the MMU is told something.
@@ -456,7 +456,7 @@ fn a_request_in_the_middle_of_a_switch_is_served_when_that_is_done() {
 }
 
 #[test]
-fn a_request_that_is_withdrawn_is_carried_out_before_that_or_not_at_all() {
+fn a_request_that_is_withdrawn_is_carried_out_before_or_never() {
     model(3, || {
         let m = Model::on_both(SHAPE);
         // The CPU that works on the request looks at it; when the flush has unwound, the space may

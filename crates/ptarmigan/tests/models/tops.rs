@@ -167,7 +167,7 @@ fn roots() -> Arc<Lists<Kernel>> {
 }
 
 #[test]
-fn a_top_that_is_made_while_the_kernel_map_changes_shows_the_change() {
+fn a_top_that_is_made_while_the_kernel_map_changes_shows_it() {
     model(3, || {
         let w = roots();
         let other = w.on(|w| {
@@ -188,7 +188,7 @@ fn a_top_that_is_made_while_the_kernel_map_changes_shows_the_change() {
 }
 
 #[test]
-fn a_top_in_use_or_at_rest_shows_every_change_on_its_way_through_the_depot() {
+fn a_top_in_use_or_at_rest_shows_every_change_through_the_depot() {
     model(2, || {
         let w = roots();
         let roots: [_; 3] = w.take_many(0);
@@ -210,7 +210,7 @@ fn a_top_in_use_or_at_rest_shows_every_change_on_its_way_through_the_depot() {
 }
 
 #[test]
-fn a_top_that_is_unmade_while_the_kernel_map_changes_is_written_to_no_more() {
+fn a_top_that_is_unmade_during_a_map_change_is_not_written_to() {
     model(4, || {
         let w = roots();
         let [a, b] = w.take_many(0);
@@ -229,7 +229,7 @@ fn a_top_that_is_unmade_while_the_kernel_map_changes_is_written_to_no_more() {
 }
 
 #[test]
-fn a_top_that_is_made_while_others_are_unmade_is_known_and_so_are_those_that_stay() {
+fn a_top_that_is_made_or_stays_while_others_go_is_known() {
     model(2, || {
         let w = roots();
         let roots: [_; 3] = w.take_many(0);

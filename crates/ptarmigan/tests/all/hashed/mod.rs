@@ -60,7 +60,7 @@ fn only_pages_that_were_hashed_are_looked_for_and_their_bits_go() {
 }
 
 #[test]
-fn an_entry_that_stays_keeps_its_bit_and_one_that_moves_leaves_none() {
+fn an_entry_that_stays_keeps_its_bit_and_a_moved_one_has_none() {
     let rig = Rig::new(1);
     rig.run(BY_PAGE, |m, mmu, slots| {
         let pin = slots[0].pin();
@@ -118,7 +118,7 @@ fn a_child_inherits_no_bit_and_a_write_is_its_own() {
 }
 
 #[test]
-fn pages_of_the_kernel_are_taken_out_before_their_frames_are_named() {
+fn kernel_pages_are_evicted_before_their_frames_are_named() {
     let rig = Rig::new(2);
     rig.run(BY_PAGE, |m, mmu, slots| {
         let pin = slots[0].pin();
@@ -196,7 +196,7 @@ fn other_pages<M: ptarmigan::space::SpaceMachine>(on: On<'_, M>, mmu: &HashedMmu
 }
 
 #[test]
-fn an_entry_over_one_that_was_cleared_and_not_flushed_keeps_its_bit() {
+fn an_entry_over_a_cleared_unflushed_one_keeps_its_bit() {
     for shares in [false, true] {
         let rig = Rig::new(1);
         rig.run(BY_PAGE, |m, mmu, slots| {
@@ -233,7 +233,7 @@ fn an_entry_over_one_that_was_cleared_and_not_flushed_keeps_its_bit() {
 /// Pages are missed and refilled on two CPUs while a third one unmaps them, takes permissions away
 /// and maps others. Whenever all of them stop, the hash table and the TLBs agree with the tables.
 #[test]
-fn refills_on_two_cpus_put_in_nothing_that_a_third_one_has_changed() {
+fn refills_on_two_cpus_insert_nothing_that_a_third_has_changed() {
     const ROUNDS: u64 = 150;
     let rig = Rig::new(3);
     rig.run_on(BY_PAGE, 1, |m, mmu, slots| {
@@ -400,7 +400,7 @@ fn change<M: ptarmigan::space::SpaceMachine>(
 /// More than a million accesses in all, each of which reaches the frame in the tables: both
 /// layouts, and tables of any size, give the same answers.
 #[test]
-fn no_cpu_finds_what_was_flushed_and_no_page_is_hashed_without_its_bit() {
+fn no_cpu_finds_a_flushed_entry_and_no_page_lacks_its_hash_bit() {
     for (costs, asids, seed) in [(BY_PAGE, 200, 1), (CostModel::LINUX, 200, 2), (BY_PAGE, 5, 3)] {
         survives::<Hashed32>(costs, asids, BYTES, seed);
     }

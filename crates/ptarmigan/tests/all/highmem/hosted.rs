@@ -27,7 +27,7 @@ fn frame_of(space: &Space<X86_64>, on: ptarmigan::machine::On<'_, impl Machine>,
 }
 
 #[test]
-fn pages_are_cleared_and_copied_through_slots_of_either_kind_and_everything_comes_back() {
+fn pages_are_cleared_and_copied_through_slots_of_either_kind() {
     for slots in [SlotKind::Store, SlotKind::Real] {
         for kmap in [Kmap::Local, Kmap::Pool, Kmap::Linux, Kmap::Linux24] {
             let host = Host::<X86_64>::new(config(slots)).unwrap();

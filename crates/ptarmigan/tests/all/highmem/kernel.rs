@@ -30,7 +30,7 @@ fn walk(host: &Host<X86_64>, va: u64) -> Option<(Pfn, Attr)> {
 /// The addresses of the format's kernel half have 64 bits.
 #[cfg(target_pointer_width = "64")]
 #[test]
-fn a_pool_of_kernel_pages_shows_frames_to_every_walker_and_hides_them_after_a_sweep() {
+fn a_pool_of_kernel_pages_shows_frames_until_a_sweep() {
     let host = host(2);
     let tlbs = Tlbs::new();
     let machine = machine(&host, &tlbs);

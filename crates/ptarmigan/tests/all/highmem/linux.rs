@@ -21,7 +21,7 @@ fn high(n: u32) -> Pfn {
 }
 
 #[test]
-fn each_round_sweeps_all_slots_with_one_flush_of_the_whole_window() {
+fn each_round_sweeps_all_slots_with_one_flush_of_the_window() {
     let host = host(1);
     let (tlbs, slots) = (Tlbs::new(), store(&host, 16));
     let machine = machine(&host, &tlbs);
@@ -305,7 +305,7 @@ fn slots_are_owed_until_a_flush_has_ended() {
 }
 
 #[test]
-fn in_the_middle_of_a_flush_of_its_own_a_cpu_is_refused_and_does_not_wait_for_itself() {
+fn in_the_middle_of_its_own_flush_a_cpu_is_refused_without_wait() {
     let results = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let its = results.clone();
     with_pool(|pool, slots, tlbs, pin| {
@@ -379,7 +379,7 @@ fn linux_2_4_flushes_each_round_even_if_every_slot_has_a_user() {
 }
 
 #[test]
-fn callers_of_the_pool_of_linux_sleep_until_a_slot_loses_its_last_user() {
+fn callers_of_the_linux_pool_sleep_until_a_slot_is_unused() {
     const WAITERS: usize = 3;
     let host = host(WAITERS + 1);
     let (tlbs, slots) = (Tlbs::new(), store(&host, 8));

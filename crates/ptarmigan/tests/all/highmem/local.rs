@@ -160,7 +160,7 @@ fn a_task_finds_its_maps_again_after_a_switch() {
 }
 
 #[test]
-fn forgotten_guards_are_an_error_at_the_next_switch_and_their_slots_come_back() {
+fn forgotten_guards_fail_the_next_switch_and_slots_come_back() {
     let host = host(1);
     let (tlbs, slots) = (Tlbs::new(), store(&host, 4));
     let machine = machine(&host, &tlbs);

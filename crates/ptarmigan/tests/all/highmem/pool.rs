@@ -18,7 +18,7 @@ fn high(n: u32) -> Pfn {
 }
 
 #[test]
-fn a_slot_is_usable_then_used_then_stale_and_usable_again_after_a_flush() {
+fn a_slot_is_usable_used_stale_and_after_a_flush_usable_again() {
     let host = host(2);
     let (tlbs, slots) = (Tlbs::new(), store(&host, SLOTS));
     let machine = machine(&host, &tlbs);
@@ -51,7 +51,7 @@ fn a_slot_is_usable_then_used_then_stale_and_usable_again_after_a_flush() {
 }
 
 #[test]
-fn low_frames_take_no_slot_and_frames_that_there_are_not_are_refused() {
+fn low_frames_take_no_slot_and_absent_frames_are_refused() {
     let host = host(1);
     let (tlbs, slots) = (Tlbs::new(), store(&host, SLOTS));
     let machine = machine(&host, &tlbs);
@@ -74,7 +74,7 @@ fn low_frames_take_no_slot_and_frames_that_there_are_not_are_refused() {
 }
 
 #[test]
-fn an_exhausted_pool_says_so_changes_nothing_and_a_slot_that_is_given_up_is_found() {
+fn an_exhausted_pool_changes_nothing_and_finds_a_freed_slot() {
     let host = host(2);
     let (tlbs, slots) = (Tlbs::new(), store(&host, SLOTS));
     let machine = machine(&host, &tlbs);
@@ -142,7 +142,7 @@ fn a_flush_that_unwinds_is_made_up_for_by_the_next_sweep() {
 }
 
 #[test]
-fn in_the_middle_of_a_flush_what_needs_no_flush_works_and_the_rest_is_refused() {
+fn in_the_middle_of_a_flush_only_calls_without_a_flush_succeed() {
     let host = host(1);
     let (tlbs, slots) = (Tlbs::new(), store(&host, 4));
     let machine = machine(&host, &tlbs);
@@ -223,7 +223,7 @@ fn colors_have_slots_of_their_own() {
 }
 
 #[test]
-fn stale_slots_of_one_color_are_flushed_and_those_of_others_between_them_are_not() {
+fn stale_slots_of_one_color_are_flushed_and_no_others() {
     // A chunk has 512 slots of one of two colours, every other one of 1,024.
     const N: usize = 2048;
     let host = host(1);

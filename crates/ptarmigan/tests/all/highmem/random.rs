@@ -99,7 +99,7 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
 }
 
 #[test]
-fn random_operations_keep_the_states_exact_and_no_cpu_reads_another_frame() {
+fn random_operations_keep_the_states_exact_on_all_cpus() {
     for seed in 0..6 {
         run(seed, 16, 1, 2, 0, 1500);
         run(seed, 64, 1, 8, 6, 1500);

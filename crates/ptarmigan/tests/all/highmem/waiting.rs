@@ -111,7 +111,7 @@ fn those_who_wait_are_served_in_order_and_before_newcomers() {
 }
 
 #[test]
-fn cpus_that_map_the_same_few_frames_never_see_a_slot_change_under_them() {
+fn cpus_that_map_the_same_frames_never_see_a_slot_change() {
     const CPUS: usize = 3;
     const FRAMES: u32 = 24;
     let host = host(CPUS);
