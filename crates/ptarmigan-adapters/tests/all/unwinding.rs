@@ -1,14 +1,14 @@
 //! Trees of other crates: memory ends at the k-th frame, or the policy or the way to a pin unwinds
 //! at the k-th pass. All tables come back, and are zero.
-use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{NodeId, Pinned, WithPin};
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, ZoneClass};
-use ptarmigan::page::{Clean, FlushProof, Flushed, Level};
-use ptarmigan::quicklist::{CheckConfig, Checked, Layer, Layered, ListsConfig, Policy, PolicyOn, Quicklists};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClass};
+use ptarmigan::page::{FlushProof, Level};
+use ptarmigan::quicklist::{CheckConfig, Checked, Layered, ListsConfig, Policy, PolicyOn, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_adapters::{Home, Pages};
+use ptarmigan_hosted::test::{LayerCall, TestLayer};
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,44 +69,22 @@ fn take_all_but(frames: &Frames, left: usize) -> Vec<Frame<Dirty>> {
     all
 }
 
-/// A layer that unwinds in the methods that pages call.
-struct Around<'h>(&'h Frames);
-
-// SAFETY: 1. the page is `inner`'s.
-unsafe impl<P: Policy> Layer<P> for Around<'_> {
-    fn frames(&self) -> Option<&Frames> {
-        Some(self.0)
-    }
-    fn alloc(
-        &self,
-        _: &P,
-        _: &Pinned<'_>,
-        _: Level,
-        _: AllocFlags,
-        inner: impl FnOnce() -> Result<Clean, NoFrame>,
-    ) -> Result<Clean, NoFrame> {
-        at(Point::Alloc);
-        inner()
-    }
-    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
-        at(Point::Freeing);
-    }
-    fn free_unlinked(&self, _: &P, _: &Pinned<'_>, _: &Clean) {
-        at(Point::FreeUnlinked);
-    }
-    fn flushed(&self, _: &P, _: &Pinned<'_>, _: &Flushed) {
-        at(Point::Flushed);
-    }
-    fn after_flushed(&self, _: &P, _: &Pinned<'_>) {
-        at(Point::FlushedAfter);
-    }
-    fn gather_end(&self, _: &P, _: &Pinned<'_>) {
-        at(Point::GatherEnd);
-    }
+/// Unwinds in the hooks of a layer that pages call.
+fn around(_: &Pinned<'_>, call: LayerCall) {
+    at(match call {
+        LayerCall::Alloc(_) => Point::Alloc,
+        LayerCall::Freeing(..) => Point::Freeing,
+        LayerCall::FreeUnlinked(_) => Point::FreeUnlinked,
+        LayerCall::Flushed(_) => Point::Flushed,
+        LayerCall::AfterFlushed => Point::FlushedAfter,
+        LayerCall::GatherEnd => Point::GatherEnd,
+        _ => return,
+    });
 }
 
+type Around = TestLayer<'static, fn(&Pinned<'_>, LayerCall)>;
 type Lists = Quicklists<'static, DirectMap, &'static KernelMap<X86_64, DirectMap>, Checked>;
-type Roughly = Layered<Around<'static>, &'static Lists>;
+type Roughly = Layered<Around, &'static Lists>;
 type Mine = Pages<'static, &'static Roughly, RoughPin>;
 
 /// A way to a pin that may unwind.
@@ -248,7 +226,7 @@ fn scenario((name, work): (&str, Work), at_once: bool, attempt: &mut dyn FnMut(&
     let check = CheckConfig { sample: 1, ..CheckConfig::new(|misuse| println!("{misuse:?}")) };
     let lists: &'static Lists =
         Box::leak(Box::new(host.quicklists_checked(ListsConfig::new(1), check).unwrap()));
-    let policy = Layered::new(Around(host.frames()), lists).map_err(|e| e.error).unwrap();
+    let policy = Layered::new(Around::new(Some(host.frames()), around), lists).map_err(|e| e.error).unwrap();
     let policy: &'static _ = Box::leak(Box::new(policy));
     let slot: &'static CpuSlot = Box::leak(Box::new(host.slot(0).unwrap()));
     // SAFETY: 1. the lists' own source.

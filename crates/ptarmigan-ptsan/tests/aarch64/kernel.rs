@@ -1,39 +1,23 @@
 //! Tables of the kernel's half that go: the invalidations that the MMU is told.
 use ptarmigan::addr::{Pfn, VirtAddr};
-use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Formats, X86_64};
+use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
-use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan::tlb::{Structures, TlbConfig};
+use ptarmigan_hosted::test::{Call, MmuTraits, TestMmu};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
-use std::sync::Mutex;
 
 const PAGE: u64 = 4096;
 /// The range that a leaf table maps.
 const TABLE: u64 = 2 << 20;
 
-/// Notes the invalidations that it is told.
-#[derive(Default)]
-struct Notes<const TAGGED: bool> {
-    scopes: Mutex<Vec<Scope>>,
-    entries: Mutex<Vec<NewEntry>>,
-}
+/// MMUs that broadcast and are told of new entries.
+enum Mmus<const TAGGED: bool> {}
 
-// SAFETY: no MMU walks the tables of the host, so that no translation is cached.
-unsafe impl<const TAGGED: bool> Mmu for &Notes<TAGGED> {
-    const FORMATS: Formats = Formats::ANY;
+impl<const TAGGED: bool> MmuTraits for Mmus<TAGGED> {
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = if TAGGED { Structures::Tagged } else { Structures::AnyInvalidation };
     const NEEDS_ENTRY_VALID: bool = true;
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, _: &Pinned<'_>, scope: &Scope) {
-        self.scopes.lock().unwrap().push(*scope);
-    }
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-    fn entry_became_valid(&self, _: &Pinned<'_>, entry: &NewEntry) {
-        self.entries.lock().unwrap().push(*entry);
-    }
 }
 
 /// Pages from the start of a range.
@@ -44,7 +28,7 @@ type Pages = Vec<u64>;
 /// entries have become valid.
 fn release<const TAGGED: bool>() -> (Vec<Option<Pages>>, Vec<(u64, u64)>) {
     let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
-    let mmu = Notes::<TAGGED>::default();
+    let mmu = TestMmu::<Mmus<TAGGED>>::default();
     let tlb = TlbConfig { asids: 8, costs: crate::driver::COSTS, ..TlbConfig::new(1) };
     let machine =
         HostMachine::with_tlb(&host, host.quicklists().unwrap(), &mmu, tlb, Delivery::AtOnce).unwrap();
@@ -59,10 +43,17 @@ fn release<const TAGGED: bool>() -> (Vec<Option<Pages>>, Vec<(u64, u64)>) {
     }
     range.release(on, |_, _| {}).map_err(|(e, _)| e).unwrap();
     let page = |at: u64| (at - start) / PAGE;
-    let scopes = mmu.scopes.lock().unwrap();
-    let scopes = scopes.iter().map(|scope| scope.pages().map(|pages| pages.map(page).collect())).collect();
-    let entries = mmu.entries.lock().unwrap();
-    (scopes, entries.iter().map(|entry| (page(entry.va), entry.pages)).collect())
+    let (mut scopes, mut entries) = (Vec::new(), Vec::new());
+    for call in mmu.calls() {
+        match call {
+            Call::InvalidateKernel(_, scope) => {
+                scopes.push(scope.pages().map(|pages| pages.map(page).collect()));
+            }
+            Call::EntryBecameValid(_, entry) => entries.push((page(entry.va), entry.pages)),
+            _ => {}
+        }
+    }
+    (scopes, entries)
 }
 
 #[test]

@@ -166,32 +166,16 @@ fn a_block_goes_when_all_that_was_carved_of_it_is_gone() {
 mod a_machine {
     use super::block;
     use ptarmigan::addr::Pfn;
-    use ptarmigan::cpu::{CpuSet, MachineId, NodeId, Pinned};
-    use ptarmigan::format::{Format, Formats, X86_64};
+    use ptarmigan::cpu::{MachineId, NodeId};
+    use ptarmigan::format::{Format, X86_64};
     use ptarmigan::frames::{DataFrames, Frames, MemoryRun, MemorySize, ZoneClass};
     use ptarmigan::page::NoConstruct;
     use ptarmigan::parking::Parking;
     use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Quicklists, Source};
-    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
+    use ptarmigan::tlb::{Tlb, TlbConfig};
     use ptarmigan::window::DirectMap;
+    use ptarmigan_hosted::NoTlb;
     use ptarmigan_linux::{Historic, Plain, Rules};
-
-    struct Nothing;
-
-    // SAFETY: 1. to 3. without an MMU no translation is ever cached.
-    unsafe impl Mmu for Nothing {
-        const FORMATS: Formats = Formats::ANY;
-        const STRUCTURES: Structures = Structures::AnyInvalidation;
-        const NEEDS_ENTRY_VALID: bool = false;
-        fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-        fn load(&self, _: &Pinned<'_>, _: &Root) {}
-        fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-    }
-
-    impl Ipi for Nothing {
-        fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
-    }
 
     type Lists<'m> = Quicklists<'m, DirectMap, NoConstruct>;
     type CheckedLists<'m> = Quicklists<'m, DirectMap, NoConstruct, Checked>;
@@ -215,7 +199,7 @@ mod a_machine {
                 let lists = ListsConfig::new(cpus);
                 let bytes = Frames::bytes(&size)
                     + DataFrames::bytes(cpus, size.nodes())
-                    + Tlb::<Nothing>::bytes(&tlb)
+                    + Tlb::<NoTlb>::bytes(&tlb)
                     + Parking::bytes(cpus)
                     + Plain::<DirectMap, NoConstruct>::bytes(cpus)
                     + Historic::<DirectMap, NoConstruct>::bytes(cpus)
@@ -235,7 +219,7 @@ mod a_machine {
                 };
                 DataFrames::new(boot, &frames, cpus).expect("`bytes` suffices");
                 // SAFETY: 1. the identity is new.
-                unsafe { Tlb::new(boot, machine, tlb, Nothing) }.expect("`bytes` suffices");
+                unsafe { Tlb::new(boot, machine, tlb, NoTlb) }.expect("`bytes` suffices");
                 Parking::new(boot, machine, cpus, 64).expect("`bytes` suffices");
                 Plain::new(boot, cpus, source()).expect("`bytes` suffices");
                 let on: Vec<_> = (0..cpus).map(|cpu| NodeId((cpu * nodes as usize / cpus) as u8)).collect();

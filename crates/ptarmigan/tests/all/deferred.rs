@@ -1,8 +1,8 @@
 //! Unmapping whose flush is left to the CPUs that it concerns: the pages that wait, for whom, and
 //! the calls that do not wait.
 use crate::common;
-use crate::shootdown::{Recorder, Told};
-use common::{Watch, small, va, watched_with};
+use crate::shootdown::flushes;
+use common::{Watch, forgets_on, small, va, watched_with};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::format::{MemoryType, X86_64};
 use ptarmigan::machine::{Machine, On};
@@ -10,6 +10,7 @@ use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Advice, AreaFlags, Done, Space, SpaceMachine, Unmapping};
 use ptarmigan::table::Sizes;
 use ptarmigan::tlb::{Scope, TlbConfig};
+use ptarmigan_hosted::test::{self, TestMmu};
 use ptarmigan_hosted::{Delivery, Host, HostMachine};
 use ptsan::Kind;
 
@@ -19,10 +20,16 @@ type Call<'c> = &'c dyn Fn(&mut Space<X86_64>);
 const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
 const AT: u64 = 0x40_0000;
-const FULL: Told = Told::Forget(1, Scope::Full);
+/// A flush of all of the space, on CPU 1.
+const FULL: (u16, Scope) = (1, Scope::Full);
 
 fn pages(start: u64, n: u64) -> VirtRange {
     VirtRange::new(start, start + n * PAGE).unwrap()
+}
+
+/// Whether it is [`FULL`].
+fn is_full(call: &test::Call) -> bool {
+    matches!(call, test::Call::Invalidate(cpu, what) if (cpu.0, what.scope) == FULL)
 }
 
 /// Maps and writes `n` pages.
@@ -37,7 +44,7 @@ fn fill<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<X86_64>, at: u64, n: u
 macro_rules! two {
     ($park:expr, |$m:ident, $a:ident, $b:ident, $space:ident, $told:ident| $body:block) => {
         let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
-        let $told = Recorder::default();
+        let $told = TestMmu::new();
         let config = TlbConfig { park: $park, ..TlbConfig::new(2) };
         let policy = host.plain().unwrap();
         let $m = HostMachine::with_tlb(&host, policy, &$told, config, Delivery::AtOnce).unwrap();
@@ -60,23 +67,23 @@ macro_rules! two {
 fn pages_wait_for_the_cpus_that_run_in_the_space_and_nobody_is_asked() {
     two!(64, |m, a, b, space, told| {
         fill(a, &mut space, AT, 4);
-        told.take();
+        told.take_calls();
         space.edit(a).unwrap().munmap(pages(AT, 4)).unwrap();
-        let forgotten = told.take();
-        assert!(forgotten.iter().all(|told| matches!(told, Told::Forget(0, _))), "{forgotten:?}");
+        let forgotten = told.take_calls();
+        assert!(forgotten.iter().all(forgets_on(0)), "{forgotten:?}");
         assert_eq!(m.parking().parked(a.pin()), 7, "three tables and four pages");
         let counts = m.tlb().counts();
         assert_eq!((counts.asked, counts.remote, counts.deferred), (0, 0, 1));
         assert_eq!(a.collect(), 0, "CPU 1 may use them still");
         m.tlb().catch_up(b.pin(), Some(space.tlb())).unwrap();
-        assert_eq!(told.take(), [FULL]);
+        assert_eq!(flushes(&told), [FULL]);
         assert_eq!((a.collect(), m.tlb().counts().caught_up), (7, 1));
         // Once is enough, and it is where the others are.
         m.tlb().catch_up(b.pin(), Some(space.tlb())).unwrap();
         fill(a, &mut space, AT, 1);
         space.edit(a).unwrap().madvise(pages(AT, 1), Advice::DontNeed).unwrap();
         let page = Scope::Page { at: AT, shift: 12 };
-        assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
+        assert_eq!(flushes(&told), [(1, page), (0, page)]);
     });
 }
 
@@ -96,7 +103,7 @@ fn a_cpu_that_loads_another_root_has_caught_up() {
         b.idle();
         assert_eq!((a.collect(), m.tlb().counts().asked), (4, 0));
         space.activate(b).unwrap();
-        told.take();
+        told.take_calls();
         other.end(a).unwrap();
     });
 }
@@ -119,9 +126,9 @@ fn no_area_is_made_at_the_addresses_before_all_have_forgotten_them() {
         for (i, call) in calls.iter().enumerate() {
             fill(a, &mut space, AT - PAGE, 1);
             fill(a, &mut space, AT, 4);
-            told.take();
+            told.take_calls();
             space.edit(a).unwrap().munmap(pages(AT, 4)).unwrap();
-            assert!(!told.take().contains(&FULL));
+            assert!(!told.take_calls().iter().any(is_full));
             let edit = space.edit(a).unwrap();
             assert_eq!(edit.find_gap(4 * PAGE, below).unwrap().end, AT - PAGE, "it looks elsewhere");
             assert_eq!(edit.find_gap(2 * PAGE, AT + 7 * PAGE).unwrap().start, AT + 5 * PAGE);
@@ -129,7 +136,7 @@ fn no_area_is_made_at_the_addresses_before_all_have_forgotten_them() {
             let (one, none) = (edit.find_gap(PAGE + 1, AT + 7 * PAGE), edit.find_gap(u64::MAX, below));
             assert_eq!((one, none), (edit.find_gap(2 * PAGE, AT + 7 * PAGE), None));
             call(&mut space);
-            assert!(told.take().contains(&FULL), "call {i}");
+            assert!(told.take_calls().iter().any(is_full), "call {i}");
             assert_eq!((m.parking().parked(a.pin()), a.collect()), (0, 0));
             space.edit(a).unwrap().munmap(pages(AT - PAGE, 5)).unwrap();
             m.tlb().catch_up(b.pin(), Some(space.tlb())).unwrap();
@@ -139,9 +146,9 @@ fn no_area_is_made_at_the_addresses_before_all_have_forgotten_them() {
         // Elsewhere, nobody is asked.
         fill(a, &mut space, AT, 4);
         space.edit(a).unwrap().munmap(pages(AT, 4)).unwrap();
-        told.take();
+        told.take_calls();
         fill(a, &mut space, AT + 4 * PAGE, 1);
-        assert!(!told.take().contains(&FULL));
+        assert!(!told.take_calls().iter().any(is_full));
     });
 }
 
@@ -155,25 +162,25 @@ fn a_heap_and_a_stack_that_grow_have_all_forget_first() {
         heap(&mut space, 2);
         space.fault(a, va(AT + PAGE), Access::Write).unwrap();
         heap(&mut space, 1);
-        told.take();
+        told.take_calls();
         heap(&mut space, 2);
-        assert!(told.take().contains(&FULL));
+        assert!(told.take_calls().iter().any(is_full));
         let stack = AT + (4 << 20);
         fill(a, &mut space, stack - PAGE, 1);
         let flags = RW.with(AreaFlags::GROWS_DOWN);
         space.edit(a).unwrap().mmap(pages(stack, 1), flags, 0).unwrap();
         space.edit(a).unwrap().munmap(pages(stack - PAGE, 1)).unwrap();
-        told.take();
+        told.take_calls();
         space.fault(a, va(stack - PAGE), Access::Write).unwrap();
-        assert!(told.take().contains(&FULL));
+        assert!(told.take_calls().iter().any(is_full));
         // One that is moved, or given more room where it is.
         for down in [8, 0] {
             fill(a, &mut space, stack - 12 * PAGE, 2);
             space.edit(a).unwrap().munmap(pages(stack - 12 * PAGE, 2)).unwrap();
-            told.take();
+            told.take_calls();
             let place = VirtRange::new(stack - 16 * PAGE, stack + PAGE - down * PAGE).unwrap();
             space.edit(a).unwrap().move_stack(place, RW).unwrap();
-            assert_eq!(told.take().first(), Some(&FULL), "before anything else");
+            assert!(told.take_calls().first().is_some_and(is_full), "before anything else");
             space.edit(a).unwrap().munmap(VirtRange::new(place.start, place.end - PAGE).unwrap()).unwrap();
             space.edit(a).unwrap().move_stack(pages(stack - PAGE, 2), RW).unwrap();
         }
@@ -202,9 +209,9 @@ fn a_fault_whose_page_is_there_makes_up_for_flushes_left_to_the_cpu() {
             space.edit(a).unwrap().munmap(pages(AT, 1)).unwrap();
             call(&mut space);
             space.fault(a, va(at), Access::Write).unwrap();
-            told.take();
+            told.take_calls();
             assert_eq!(space.fault(b, va(at), Access::Write), Ok(Done::Spurious));
-            assert_eq!(told.take(), [FULL], "call {i}");
+            assert_eq!(flushes(&told), [FULL], "call {i}");
             space.edit(a).unwrap().munmap(all).unwrap();
         }
     });
@@ -238,9 +245,9 @@ fn what_shows_in_another_way_is_flushed_at_once() {
         // Shared areas, whose frames the space does not hold.
         space.edit(a).unwrap().mmap(pages(AT, 1), RW.with(AreaFlags::SHARED), 7).unwrap();
         space.fault(a, va(AT), Access::Write).unwrap();
-        told.take();
+        told.take_calls();
         space.edit(a).unwrap().munmap(pages(AT, 1)).unwrap();
-        assert!(told.take().iter().any(|told| matches!(told, Told::Forget(1, _))));
+        assert!(told.take_calls().iter().any(forgets_on(1)));
         // Where no frame waits, there is no bound to what would be left.
         space.edit(a).unwrap().mmap(pages(AT, 2), RW, 0).unwrap();
         space.fault(a, va(AT + PAGE), Access::Read).unwrap();
@@ -264,9 +271,9 @@ fn many_small_ones_join_and_beyond_the_bound_all_are_asked_once() {
         }
         assert_eq!((m.parking().parked(a.pin()), m.tlb().counts().asked), (256, 0));
         assert_eq!(m.tlb().counts().deferred, 256);
-        told.take();
+        told.take_calls();
         one(&mut space, 256);
-        assert_eq!(told.take().iter().filter(|told| **told == FULL).count(), 1);
+        assert_eq!(told.take_calls().iter().filter(|call| is_full(call)).count(), 1);
         let counts = m.tlb().counts();
         assert_eq!((counts.asked, counts.forced, m.parking().parked(a.pin())), (1, 1, 0));
     });
@@ -283,7 +290,7 @@ fn a_frame_that_waits_is_nobody_elses_alone() {
         m.tlb().catch_up(b.pin(), Some(space.tlb())).unwrap();
         a.collect();
         child.end(a).unwrap();
-        told.take();
+        told.take_calls();
     });
 }
 

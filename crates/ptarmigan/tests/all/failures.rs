@@ -4,13 +4,14 @@ use crate::common;
 use common::{any_frame, range, small, va};
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
-use ptarmigan::format::{Access, Attr, Format, Formats, X86_64, X86Pae};
+use ptarmigan::format::{Access, Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::space::{AreaError, AreaFlags, FaultError, SharedSpace, Space};
 use ptarmigan::table::{Free, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbRefusal};
+use ptarmigan::tlb::TlbRefusal;
+use ptarmigan_hosted::test::{Method, Refilled, TestMmu};
 use ptarmigan_hosted::{Host, HostMachine, NoTlb};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -142,32 +143,20 @@ thread_local! {
     static TOLD: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// An MMU that is told of entries, and then runs `TOLD`.
-struct Told;
-
-// SAFETY: the MMUs of these tests walk no tables and cache no translations.
-unsafe impl Mmu for Told {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = true;
-
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-    fn entry_became_valid(&self, _: &Pinned<'_>, _: &NewEntry) {
-        if let Some(act) = TOLD.take() {
-            act();
-        }
-    }
-}
-
 #[test]
 fn an_mmu_is_told_of_an_entry_when_its_table_is_not_locked() {
     // Leaked: the MMU's callback holds references to all of it.
     let host: &'static Host<X86_64> = Box::leak(Box::new(Host::new(small(1, 1, 16)).unwrap()));
     let lists = host.quicklists().unwrap();
-    let m = HostMachine::new(host, lists, Told).unwrap();
+    let mmu: &'static TestMmu<'_, Refilled> = Box::leak(Box::default());
+    mmu.before(|_, call| {
+        if call.method() == Method::EntryBecameValid
+            && let Some(act) = TOLD.take()
+        {
+            act();
+        }
+    });
+    let m = HostMachine::new(host, lists, mmu).unwrap();
     let m: &'static _ = Box::leak(Box::new(m));
     let pin: &'static Pinned<'static> = Box::leak(Box::new(Box::leak(Box::new(host.slot(0).unwrap())).pin()));
     let on = m.on(pin).unwrap();

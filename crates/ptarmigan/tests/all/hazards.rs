@@ -5,7 +5,7 @@ use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
-use ptarmigan::format::{Attr, Format, Formats, X86_64, X86Pae};
+use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
@@ -13,8 +13,8 @@ use ptarmigan::quicklist::{
     Charge, Charged, Check, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source, Unchecked,
 };
 use ptarmigan::table::{Free, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window};
+use ptarmigan_hosted::test::{Method, TestMmu};
 use ptarmigan_hosted::{Host, HostMachine};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -345,22 +345,6 @@ struct Accounts {
     at_flushes: Mutex<Vec<usize>>,
 }
 
-/// An MMU that looks at the accounts when it is told to forget.
-struct Auditor(&'static Accounts);
-
-// SAFETY: no translation is ever cached, so all promises hold at once.
-unsafe impl Mmu for Auditor {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
-        self.0.at_flushes.lock().unwrap().push(self.0.all());
-    }
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-}
-
 impl Accounts {
     fn work_for(&self, owner: u32) {
         *self.owner.lock().unwrap() = owner;
@@ -455,7 +439,13 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     let cpus = host.slots();
     let policy = charged(&host, 8);
     let accounts = *policy.layer().hook();
-    let m = HostMachine::new(&host, policy, Auditor(accounts)).expect("machine");
+    let mmu = TestMmu::new();
+    mmu.before(|_, call| {
+        if call.method() == Method::Invalidate {
+            accounts.at_flushes.lock().unwrap().push(accounts.all());
+        }
+    });
+    let m = HostMachine::new(&host, policy, &mmu).expect("machine");
     let pin = cpus[0].pin();
     let on = m.on(&pin).expect("its CPU");
     let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).expect("root");

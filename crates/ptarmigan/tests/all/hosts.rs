@@ -1,63 +1,26 @@
 //! Hosts: which machine has one, and which thread owns its CPUs.
 use crate::common;
 
-use common::{small, va};
+use common::{Mmus, small, va};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, CpuSet, Pinned};
-use ptarmigan::format::{Access, Attr, Format, Formats, X86_64};
+use ptarmigan::format::{Access, Attr, Format, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::{Charge, Charged, Layered, Owner};
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::table::Tree;
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan::tlb::{Ipi, TlbConfig};
+use ptarmigan_hosted::test::{Method, TestMmu};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostError, HostMachine, NoTlb};
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 type F = X86_64;
 const AREA: VirtRange = VirtRange::fixed::<0x40_0000, 0x40_1000>();
-
-/// TLBs that count requests, and fail once when they are told to.
-#[derive(Default)]
-struct Counting {
-    invalidations: AtomicUsize,
-    fails: AtomicBool,
-}
-
-// SAFETY: the MMUs of these tests walk no tables and cache no translations.
-unsafe impl Mmu for &Counting {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
-        assert!(!self.fails.swap(false, SeqCst), "the MMU's code fails");
-        self.invalidations.fetch_add(1, SeqCst);
-    }
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-}
-
-/// The same, reached by broadcasts.
-struct Broadcasting;
-
-// SAFETY: 1. to 4. as above. 5. there is no other CPU to reach.
-unsafe impl Mmu for Broadcasting {
-    const FORMATS: Formats = Formats::ANY;
-    const BROADCASTS: bool = true;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-}
 
 #[test]
 fn more_memory_than_the_host_can_map_is_refused() {
@@ -189,7 +152,7 @@ fn a_range_whose_claim_has_unwound_is_an_owner_until_it_is_released() {
 #[test]
 fn a_host_whose_cpus_have_spaces_loaded_gets_no_other_machine() {
     let host = Host::<F>::new(small(2, 1, 16)).unwrap();
-    let mmu = Counting::default();
+    let mmu = TestMmu::new();
     let slots = host.slots();
     let pins = [slots[0].pin(), slots[1].pin()];
     let one = HostMachine::new(&host, host.plain().unwrap(), &mmu).unwrap();
@@ -208,7 +171,8 @@ fn a_host_whose_cpus_have_spaces_loaded_gets_no_other_machine() {
 fn a_host_whose_cpus_share_numbers_of_spaces_gets_no_other_machine() {
     let host = Host::<F>::new(small(1, 1, 16)).unwrap();
     let config = TlbConfig { asids: 4, ..TlbConfig::new(1) };
-    let make = || HostMachine::with_tlb(&host, host.plain().unwrap(), Broadcasting, config, Delivery::AtOnce);
+    let mmu = TestMmu::<Mmus<true>>::default();
+    let make = || HostMachine::with_tlb(&host, host.plain().unwrap(), &mmu, config, Delivery::AtOnce);
     drop(make().unwrap());
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -222,7 +186,7 @@ fn a_host_whose_cpus_share_numbers_of_spaces_gets_no_other_machine() {
 #[test]
 fn a_cpu_without_a_thread_is_nobodys_after_its_mmu_has_failed() {
     let host = Host::<F>::new(small(2, 1, 16)).unwrap();
-    let mmu = Counting::default();
+    let mmu = TestMmu::new();
     let slot = host.slot(0).unwrap();
     let pin = slot.pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &mmu).unwrap();
@@ -234,7 +198,7 @@ fn a_cpu_without_a_thread_is_nobodys_after_its_mmu_has_failed() {
         let slot = host.slot(1).unwrap();
         space.activate(m.on(&slot.pin()).unwrap()).unwrap();
     }
-    mmu.fails.store(true, SeqCst);
+    mmu.before_next(|call| call.method() == Method::Invalidate, |_| panic!("the MMU's code fails"));
     let unmapped = catch_unwind(AssertUnwindSafe(|| space.edit(on).unwrap().munmap(AREA)));
     assert!(unmapped.is_err());
     assert!(host.slot(1).is_some(), "no thread owns CPU 1, and none can have it");

@@ -3,6 +3,7 @@
 use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
 use ptarmigan::addr::{Pfn, VirtAddr};
+use ptarmigan::cpu::CpuId;
 use ptarmigan::format::{Attr, Format, FormatExt, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
@@ -12,6 +13,7 @@ use ptarmigan::space::Space;
 use ptarmigan::table::{ClaimError, KernelRange, KernelRangeError, MAX_RANGES, MapError};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::test::Call;
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +38,16 @@ struct Owner<'k> {
     mapped: BTreeMap<u64, (Pfn, Attr)>,
 }
 
+/// Returns the pages of the kernel's half that became valid, and empties the log.
+fn became_valid(tlbs: &KernelTlbs) -> impl Iterator<Item = u64> {
+    tlbs.take_calls().into_iter().flat_map(|call| match call {
+        Call::EntryBecameValid(_, entry) if entry.space.is_none() => {
+            (0..entry.pages).map(|page| entry.va + (page << entry.shift)).collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
 #[test]
 fn every_cpu_sees_in_every_space_what_is_mapped_and_nothing_that_was_unmapped() {
     // Two that share all tables but the leaves, one with tables of its own, one at the end of all
@@ -48,7 +60,7 @@ fn every_cpu_sees_in_every_space_what_is_mapped_and_nothing_that_was_unmapped() 
     ];
     for seed in 0..6 {
         let host = Host::<X86_64>::new(config(2, 16)).unwrap();
-        let tlbs = KernelTlbs::new(2);
+        let tlbs = KernelTlbs::default();
         let m = HostMachine::with_tlb(
             &host,
             host.quicklists().unwrap(),
@@ -94,11 +106,8 @@ fn every_cpu_sees_in_every_space_what_is_mapped_and_nothing_that_was_unmapped() 
                     owner
                         .range
                         .unmap(on, at, n, |va, pfn| {
-                            let known = tlbs.known.lock().unwrap();
-                            assert!(
-                                known.iter().all(|tlb| !tlb.contains_key(&va.0)),
-                                "named while a CPU knows it"
-                            );
+                            let known = [0, 1].map(|cpu| tlbs.knows(CpuId(cpu), va.0));
+                            assert_eq!(known, [None; 2], "named while a CPU knows it");
                             gone.insert(va.0, pfn);
                         })
                         .unwrap();
@@ -115,14 +124,14 @@ fn every_cpu_sees_in_every_space_what_is_mapped_and_nothing_that_was_unmapped() 
                 }
                 _ => {
                     let pfn = Pfn(rng.below(4000) as u32);
-                    tlbs.valid.lock().unwrap().clear();
+                    tlbs.take_calls();
                     // SAFETY: 1. no code reads or writes through the mapping.
                     let done = unsafe { owner.range.map(on, at, pfn, n, RW, AllocFlags::NORMAL) };
                     match addresses.clone().find(|va| owner.mapped.contains_key(va)) {
                         Some(va) => assert_eq!(done, Err(MapError::Occupied { at: VirtAddr(va) })),
                         None => {
                             assert_eq!(done, Ok(()));
-                            assert!(tlbs.valid.lock().unwrap().iter().copied().eq(addresses.clone()));
+                            assert!(became_valid(&tlbs).eq(addresses.clone()));
                             owner.mapped.extend(
                                 addresses.enumerate().map(|(i, va)| (va, (Pfn(pfn.0 + i as u32), RW))),
                             );
@@ -138,7 +147,7 @@ fn every_cpu_sees_in_every_space_what_is_mapped_and_nothing_that_was_unmapped() 
                     let expected = owner.as_ref().and_then(|owner| owner.mapped.get(&va).copied());
                     for cpu in 0..2 {
                         assert_eq!(
-                            tlbs.access(&host, root, cpu, va),
+                            tlbs.access_kernel(CpuId(cpu), va, walk(&host, root, va)),
                             expected,
                             "CPU {cpu}, {va:#x}, seed {seed}"
                         );

@@ -2,22 +2,21 @@
 use crate::common;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Attr, Formats, X86_64};
-use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
+use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::frames::{AllocFlags, Frames};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
-use ptarmigan::quicklist::{Layer, Layered, Policy, Quicklists};
+use ptarmigan::quicklist::{Layered, Policy, Quicklists};
 use ptarmigan::table::{ClaimError, KernelMap, KernelRange, KernelRangeError, MapError};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbRefusal};
+use ptarmigan::tlb::{Mmu, TlbRefusal};
 use ptarmigan::vmalloc::Vmalloc;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::test::{Call, LayerCall, TestLayer, TestMmu};
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan_linux::Rules;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 type F = X86_64;
@@ -81,62 +80,26 @@ fn reach(moment: Moment) {
     }
 }
 
-struct Hooked {
-    frames: &'static Frames,
+/// Reaches the moments of a layer.
+type Hooked = TestLayer<'static, fn(&Pinned<'_>, LayerCall)>;
+
+fn hooked(frames: &'static Frames) -> Hooked {
+    TestLayer::new(Some(frames), |_, call| match call {
+        LayerCall::Allocated(..) => reach(Moment::Allocated),
+        LayerCall::Freeing(..) => reach(Moment::Freeing),
+        _ => {}
+    })
 }
 
-// SAFETY: 1. the page is `inner`'s.
-unsafe impl<P: Policy> Layer<P> for Hooked {
-    fn frames(&self) -> Option<&Frames> {
-        Some(self.frames)
-    }
-    fn alloc(
-        &self,
-        _: &P,
-        _: &Pinned<'_>,
-        _: Level,
-        _: AllocFlags,
-        inner: impl FnOnce() -> Result<Clean, NoFrame>,
-    ) -> Result<Clean, NoFrame> {
-        let page = inner();
-        reach(Moment::Allocated);
-        page
-    }
-    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
-        reach(Moment::Freeing);
-    }
-}
-
-/// TLBs that keep translations until they are told to forget them.
-#[derive(Default)]
-struct Tlbs {
-    known: Mutex<BTreeSet<(CpuId, u64)>>,
-}
-
-impl Tlbs {
-    fn knows(&self, cpu: u16, va: u64) -> bool {
-        self.known.lock().unwrap().contains(&(CpuId(cpu), va))
-    }
-    fn learn(&self, cpu: u16, va: u64) {
-        self.known.lock().unwrap().insert((CpuId(cpu), va));
-    }
-}
-
-// SAFETY: 1., 3. and 4. no translation of user space is held. 2. the CPU drops covered
-// translations. 5. it reaches one CPU, and need not be told. 6. it keeps neither.
-unsafe impl Mmu for &Tlbs {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        if pin.cpu() == CpuId(1) {
+/// TLBs of which CPU 1 reaches [`Moment::Invalidate`].
+fn tlbs() -> &'static TestMmu<'static> {
+    let tlbs: &'static TestMmu<'_> = Box::leak(Box::default());
+    tlbs.before(|_, call| {
+        if let Call::InvalidateKernel(CpuId(1), _) = call {
             reach(Moment::Invalidate);
         }
-        self.known.lock().unwrap().retain(|(cpu, va)| *cpu != pin.cpu() || !scope.covers(*va));
-    }
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+    });
+    tlbs
 }
 
 type Construct = &'static KernelMap<F, DirectMap>;
@@ -154,7 +117,7 @@ fn leaked_with<P: Policy + 'static, S: Mmu>(
     make: impl FnOnce(&'static Host<F>) -> P,
 ) -> Hosted<P, S> {
     let host: &'static Host<F> = Box::leak(Box::new(host(3)));
-    let policy = Layered::new(Hooked { frames: host.frames() }, make(host)).unwrap();
+    let policy = Layered::new(hooked(host.frames()), make(host)).unwrap();
     let m: &'static HostMachine<'_, _, _, _> =
         Box::leak(Box::new(HostMachine::new(host, policy, mmu).unwrap()));
     let slot: &'static CpuSlot = Box::leak(Box::new(host.slot(0).unwrap()));
@@ -299,7 +262,7 @@ fn owners_of_large_pages_in_one_table_come_and_go_at_once() {
 
 #[test]
 fn tables_in_the_way_of_large_pages_stay_in_the_middle_of_a_flush_and_areas_have_pages() {
-    let on = leaked(Box::leak(Box::<Tlbs>::default()) as &Tlbs);
+    let on = leaked(tlbs());
     let host = host_of(on);
     let (mut first, start) = (claim(host, on, START), START + 8 * LEAF);
     map(&mut first, on, RW);
@@ -341,28 +304,28 @@ fn tables_in_the_way_of_large_pages_stay_in_the_middle_of_a_flush_and_areas_have
 #[test]
 fn a_permission_of_the_kernel_is_taken_from_all_cpus_also_if_one_fails() {
     let host = host(3);
-    let tlbs = Tlbs::default();
+    let tlbs = tlbs();
     let slots = host.slots();
     let pin = slots[0].pin();
-    let m = HostMachine::new(&host, host.quicklists().unwrap(), &tlbs).unwrap();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), tlbs).unwrap();
     let on = m.on(&pin).unwrap();
     let mut range = claim(&host, on, START);
     map(&mut range, on, RW);
     for page in [START, START + 9 * PAGE] {
-        tlbs.learn(2, START);
+        tlbs.access_kernel(CpuId(2), START, Some(Pfn(7)));
         fail_at_next(Moment::Invalidate);
         let read_only = |_| Attr::READ;
         assert!(unwinds(|| range.protect(on, VirtAddr(START), 1, read_only)));
-        assert!(tlbs.knows(2, START), "CPU 1 fails before CPU 2 is asked");
+        assert!(tlbs.knows(CpuId(2), START).is_some(), "CPU 1 fails before CPU 2 is asked");
         // Whatever the owner changes next makes up for it.
         range.protect(on, VirtAddr(page), 1, read_only).unwrap();
-        assert!(!tlbs.knows(2, START), "CPU 2 still writes");
+        assert_eq!(tlbs.knows(CpuId(2), START), None, "CPU 2 still writes");
         range.protect(on, VirtAddr(START), 1, |_| RW).unwrap();
     }
     // A callback that fails: its earlier changes are flushed all the same. SAFETY: 1. no code reads
     // or writes through the mapping.
     unsafe { range.map(on, VirtAddr(START + PAGE), Pfn(8), 1, Attr::READ, NORMAL).unwrap() };
-    tlbs.learn(2, START);
+    tlbs.access_kernel(CpuId(2), START, Some(Pfn(7)));
     let calls = Cell::new(0);
     let change = |_| {
         calls.set(calls.get() + 1);
@@ -372,13 +335,13 @@ fn a_permission_of_the_kernel_is_taken_from_all_cpus_also_if_one_fails() {
     };
     assert!(unwinds(|| range.protect(on, VirtAddr(START), 2, change)));
     assert_eq!(calls.get(), 4);
-    assert!(!tlbs.knows(2, START));
+    assert_eq!(tlbs.knows(CpuId(2), START), None);
     range.release(on, |_, _| ()).map_err(|(e, _)| e).unwrap();
 }
 
 #[test]
 fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
-    let tlbs: &'static Tlbs = Box::leak(Box::default());
+    let tlbs = tlbs();
     // This policy takes tables before the flush, and the layer is told of them then.
     let on = leaked_with(tlbs, |host| common::historic(host, Rules::V5, 2).unwrap());
     let host = host_of(on);
@@ -386,8 +349,8 @@ fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
     for moment in [Moment::Invalidate, Moment::Freeing] {
         let mut range = claim(host, on, START);
         map(&mut range, on, RW);
-        tlbs.learn(2, START);
-        tlbs.learn(2, START + PAGE);
+        tlbs.access_kernel(CpuId(2), START, Some(Pfn(7)));
+        tlbs.access_kernel(CpuId(2), START + PAGE, Some(Pfn(8)));
         fail_at_next(moment);
         let mut named = 0;
         assert!(unwinds(|| range.release(on, |_, _| named += 1).map_err(|(e, _)| e)));
@@ -409,9 +372,9 @@ fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
         other.unmap(on, other.start(), 1, |_, _| ()).unwrap();
         let busy = ClaimError::Refused(TlbRefusal::Busy(CpuId(0)));
         assert_eq!(refused.take(), Some(Err(busy)));
-        assert!(tlbs.knows(2, START + PAGE));
+        assert!(tlbs.knows(CpuId(2), START + PAGE).is_some());
         let range = again().unwrap();
-        assert!(!tlbs.knows(2, START) && !tlbs.knows(2, START + PAGE));
+        assert_eq!([START, START + PAGE].map(|va| tlbs.knows(CpuId(2), va)), [None; 2]);
         assert_eq!(again().map(|_| ()), Err(ClaimError::Taken { at: VirtAddr(START) }));
         range
             .release(on, |va, pfn| {

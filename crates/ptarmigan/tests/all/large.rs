@@ -1,16 +1,15 @@
 //! Large pages: refusals, lack of memory, and the addresses that a flush names.
-use crate::common::{Starved, Watch, any_frame, range, va, watched};
+use crate::common::{Starved, Watch, any_frame, forgets_on, range, va, watched};
 use crate::formats::{on_failing_machine, on_machine, small};
-use crate::remembering::ExactTlbs;
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Aarch64, Aarch64K64, Attr, Format, LoongArch64, X86_64, X86_64La57};
 use ptarmigan::frames::{AllocFlags, Request};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::table::{CollapseError, Free, MapError, Mapped, Tree, TreeMut};
+use ptarmigan_hosted::test::TestMmu;
 use ptarmigan_hosted::{Host, HostConfig, HostMachine};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const PAGE: u64 = 4096;
@@ -236,7 +235,8 @@ fn a_large_page_is_one_invalidation_and_its_pages_are_many() {
 /// flushed when the call returns, before the edit ends.
 fn flushes_an_empty_table(is_loaded: bool) -> bool {
     let host = Host::<X86_64>::new(HostConfig { cpus: 2, ..small() }).unwrap();
-    let tlbs = ExactTlbs::default();
+    let is_flushed = AtomicBool::new(false);
+    let tlbs = TestMmu::new();
     let slots = host.slots();
     let (pin, other) = (slots[0].pin(), slots[1].pin());
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &tlbs).unwrap();
@@ -251,9 +251,7 @@ fn flushes_an_empty_table(is_loaded: bool) -> bool {
     assert!(edit.unmap(VirtAddr(AT)).is_some());
     edit.flush();
     let mut edit = tree.edit(on).unwrap();
-    let is_flushed = Arc::new(AtomicBool::new(false));
-    let flushed = is_flushed.clone();
-    tlbs.before_next(move || flushed.store(true, SeqCst));
+    tlbs.before_next(forgets_on(1), |_| is_flushed.store(true, SeqCst));
     edit.large(AT, 1, FAR, RW).unwrap();
     let result = is_flushed.load(SeqCst);
     drop(edit);

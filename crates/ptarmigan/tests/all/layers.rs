@@ -10,6 +10,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Flushed, FlushedLeaves, Level, Unhooked};
 use ptarmigan::quicklist::{Here, Layer, Layered, Policy, PolicyCounts, PolicyOn, Returned, TakesUnhooked};
 use ptarmigan::space::{Access, AreaFlags, Space};
+use ptarmigan_hosted::test::{LayerCall, TestLayer};
 use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan_linux::Rules;
 use std::sync::Mutex;
@@ -121,63 +122,28 @@ unsafe impl<P: Policy> Layer<P> for Bare {
 }
 
 /// A layer that writes every hook down.
-struct Told<'c> {
+fn told<'c>(
     name: &'static str,
     calls: &'c Calls,
-    frames: Option<&'c Frames>,
-}
-
-impl Told<'_> {
-    fn add(&self, hook: &str) {
-        self.calls.add(format!("{}: {hook}", self.name));
-    }
-}
-
-// SAFETY: 1. the page is `inner`'s.
-unsafe impl<P: Policy> Layer<P> for Told<'_> {
-    fn frames(&self) -> Option<&Frames> {
-        self.frames
-    }
-    fn alloc(
-        &self,
-        _: &P,
-        _: &Pinned<'_>,
-        _: Level,
-        _: AllocFlags,
-        inner: impl FnOnce() -> Result<Clean, NoFrame>,
-    ) -> Result<Clean, NoFrame> {
-        self.add("alloc");
-        let page = inner();
-        self.add("allocated");
-        page
-    }
-    fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
-        self.add(&format!("freeing {} {at}", level.0));
-    }
-    fn free_unlinked(&self, _: &P, _: &Pinned<'_>, _: &Clean) {
-        self.add("free_unlinked");
-    }
-    fn flushed(&self, _: &P, _: &Pinned<'_>, _: &Flushed) {
-        self.add("flushed");
-    }
-    fn after_flushed(&self, _: &P, _: &Pinned<'_>) {
-        self.add("after_flushed");
-    }
-    fn gather_end(&self, _: &P, _: &Pinned<'_>) {
-        self.add("gather_end");
-    }
-    fn idle(&self, _: &P, _: &Pinned<'_>) {
-        self.add("idle");
-    }
-    fn end_interval(&self, _: &P, _: &Pinned<'_>) {
-        self.add("end_interval");
-    }
-    fn reclaim(&self, _: &P, _: &Pinned<'_>, _: NodeId, _: u32) {
-        self.add("reclaim");
-    }
-    fn drain(&self, _: &P, _: &Pinned<'_>) {
-        self.add("drain");
-    }
+    frames: &'c Frames,
+) -> TestLayer<'c, impl Fn(&Pinned<'_>, LayerCall) + Sync> {
+    TestLayer::new(Some(frames), move |_: &Pinned<'_>, call| {
+        let hook = match call {
+            LayerCall::Alloc(_) => "alloc",
+            LayerCall::Allocated(..) => "allocated",
+            LayerCall::Freeing(level, at) => &format!("freeing {} {at}", level.0),
+            LayerCall::FreeUnlinked(_) => "free_unlinked",
+            LayerCall::Flushed(_) => "flushed",
+            LayerCall::AfterFlushed => "after_flushed",
+            LayerCall::GatherEnd => "gather_end",
+            LayerCall::Idle => "idle",
+            LayerCall::EndInterval => "end_interval",
+            LayerCall::Reclaim(..) => "reclaim",
+            LayerCall::Drain => "drain",
+            LayerCall::Adopted(_) => "adopted",
+        };
+        calls.add(format!("{name}: {hook}"));
+    })
 }
 
 /// Makes each call of a policy once.
@@ -228,7 +194,7 @@ fn every_hook_is_told_before_the_call_goes_on_the_outer_layer_first() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let slot = &host.slots()[0];
     let calls = Calls::default();
-    let told = |name| Told { name, calls: &calls, frames: Some(host.frames()) };
+    let told = |name| told(name, &calls, host.frames());
     let inner = Recording { calls: &calls, machine: host.machine() };
     call_all(&Layered::new(told("out"), Layered::new(told("in"), inner).unwrap()).unwrap(), &slot.pin());
     let mut want = Vec::new();
@@ -264,7 +230,7 @@ fn every_hook_is_told_before_the_call_goes_on_the_outer_layer_first() {
 /// unhooked, and those before it takes them flushed.
 fn freed(host: &Host<X86_64>, slots: &[CpuSlot], policy: impl Policy) -> (usize, usize) {
     let calls = Calls::default();
-    let told = Told { name: "t", calls: &calls, frames: Some(host.frames()) };
+    let told = told("t", &calls, host.frames());
     let m = HostMachine::new(host, Layered::new(told, policy).unwrap(), NoTlb).unwrap();
     let pin = slots[0].pin();
     let on = m.on(&pin).unwrap();

@@ -6,8 +6,6 @@
 mod entries;
 #[path = "../physical/mod.rs"]
 mod physical;
-#[path = "../common/remembering.rs"]
-mod remembering;
 
 // Run under Miri, by name: cargo xtask ci interpreter.
 mod bootmem;

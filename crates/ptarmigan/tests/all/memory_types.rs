@@ -2,44 +2,26 @@
 //! lost.
 use crate::formats::{on_machine, small};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{
-    Aarch64, Aarch64K16, Aarch64Upper, Attr, Cause, Ept, Format, FormatExt, Formats, I386, Ia64, Keyed,
-    LoongArch64, MemoryType, Npt, Sparc64, Sv32, Sv39, Sv39Pbmt, Sv39x4Pbmt, X86_64, X86Pae,
+    Aarch64, Aarch64K16, Aarch64Upper, Attr, Cause, Ept, Format, FormatExt, I386, Ia64, Keyed, LoongArch64,
+    MemoryType, Npt, Sparc64, Sv32, Sv39, Sv39Pbmt, Sv39x4Pbmt, X86_64, X86Pae,
 };
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, Advice, AreaError, AreaFlags, Done, FaultError, Object, Space};
 use ptarmigan::table::MapError;
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan::tlb::TlbConfig;
 use ptarmigan::vmalloc::{AreaError as VmallocError, Vmalloc};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::test::{Method, TestMmu};
 use ptarmigan_hosted::{Delivery, Host, HostMachine};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const VA: u64 = 0x40_0000;
-
-/// Counts invalidations.
-#[derive(Default)]
-struct Counting(AtomicUsize);
-
-// SAFETY: 1. to 7. there is no TLB.
-unsafe impl Mmu for &Counting {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
-        self.0.fetch_add(1, Relaxed);
-    }
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-}
 
 #[test]
 fn another_key_is_no_gain_whatever_its_number() {
     let host = Host::<Keyed<X86_64>>::new(small()).unwrap();
-    let mmu = Counting::default();
+    let mmu = TestMmu::new();
     let lists = host.quicklists().unwrap();
     let machine = HostMachine::with_tlb(&host, lists, &mmu, TlbConfig::new(1), Delivery::AtOnce).unwrap();
     let slots = host.slots();
@@ -52,9 +34,9 @@ fn another_key_is_no_gain_whatever_its_number() {
     space.edit(on).unwrap().mmap(range, keyed(1), 0).unwrap();
     space.fault(on, VirtAddr(VA), Access::Read).unwrap();
     let mut flushes = |flags| {
-        let before = mmu.0.load(Relaxed);
+        let before = mmu.count(Method::Invalidate);
         space.edit(on).unwrap().mprotect_with_key(range, flags).unwrap();
-        mmu.0.load(Relaxed) - before
+        mmu.count(Method::Invalidate) - before
     };
     // The CPU would go on with key 1, which may allow what key 3 denies: its bits are no
     // permissions.

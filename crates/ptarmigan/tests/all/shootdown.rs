@@ -1,7 +1,7 @@
 //! Shootdowns between CPUs: which are asked, which requests are skipped or grow, lazy CPUs, numbers
 //! of spaces, parked chains, and machines that do not keep their promises.
 use crate::common;
-use common::{Unnumbered, Watch, small, va, watched_with};
+use common::{Unnumbered, Watch, forgets_on, small, va, watched_with};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Formats, X86_64};
@@ -12,6 +12,7 @@ use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::tlb::{
     Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Structures, Tlb, TlbConfig,
 };
+use ptarmigan_hosted::test::{Call, Loaded, TestMmu};
 use ptarmigan_hosted::{Delivery, Host, HostMachine};
 use ptsan::Kind;
 use std::sync::Mutex;
@@ -23,47 +24,24 @@ fn pages(start: u64, n: u64) -> VirtRange {
     VirtRange::new(start, start + n * PAGE).unwrap()
 }
 
-/// The requests to each CPU.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Told {
-    Forget(u16, Scope),
-    ForgetKernel(u16, Scope),
-    Load { cpu: u16, space: SpaceId, asid: u16, keep: bool },
-    Unload(u16),
+/// Returns the flushes of spaces since the last time. CPUs may have become lazy; no other call may
+/// have come.
+pub fn flushes(mmu: &TestMmu<'_>) -> Vec<(u16, Scope)> {
+    let scope = |call| match call {
+        Call::Invalidate(cpu, what) => Some((cpu.0, what.scope)),
+        Call::Lazy(..) | Call::Resume(..) => None,
+        other => panic!("{other:?}"),
+    };
+    mmu.take_calls().into_iter().filter_map(scope).collect()
 }
 
-/// An MMU that writes down the requests to it.
-#[derive(Default)]
-pub struct Recorder(Mutex<Vec<Told>>);
-
-impl Recorder {
-    fn add(&self, told: Told) {
-        self.0.lock().unwrap().push(told);
-    }
-    pub fn take(&self) -> Vec<Told> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
+/// Whether CPU 1 left a space, or was told to forget a part of one.
+fn disturbs_1(call: &Call) -> bool {
+    matches!(call, Call::Unload(CpuId(1), _) | Call::Invalidate(CpuId(1), _))
 }
 
-// SAFETY: the MMUs of these tests walk no tables and cache no translations.
-unsafe impl Mmu for &Recorder {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        self.add(Told::Forget(pin.cpu().0, request.scope));
-    }
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        self.add(Told::ForgetKernel(pin.cpu().0, *scope));
-    }
-    fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        let Root { space, asid, keep, .. } = *root;
-        self.add(Told::Load { cpu: pin.cpu().0, space, asid, keep });
-    }
-    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.add(Told::Unload(pin.cpu().0));
-    }
+fn leaves(cpu: u16) -> impl Fn(&Call) -> bool {
+    move |call| matches!(call, Call::Unload(at, _) if at.0 == cpu)
 }
 
 /// A change of `n` pages from `start` on.
@@ -87,7 +65,7 @@ fn run_in<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, space: &SpaceTlb) {
 macro_rules! machine {
     ($cpus:expr, $config:expr, |$host:ident, $m:ident, $slots:ident, $told:ident| $body:block) => {
         let $host = Host::<X86_64>::new(small($cpus, 1, 16)).unwrap();
-        let $told = Recorder::default();
+        let $told = TestMmu::new();
         let config: TlbConfig = $config;
         let policy = $host.plain().unwrap();
         let $m = HostMachine::with_tlb(&$host, policy, &$told, config, Delivery::AtOnce).unwrap();
@@ -104,19 +82,22 @@ fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
         let (a, b) = (m.on(&pin_a).unwrap(), m.on(&pin_b).unwrap());
         run_in(m.tlb(), &pin_a, &space);
         run_in(m.tlb(), &pin_b, &space);
-        told.take();
+        told.take_calls();
         change(a, &space, 0x4000, 1);
         let page = changed_page(0x4000);
-        assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
+        assert_eq!(flushes(&told), [(1, page), (0, page)]);
         // CPU 1 misses one while it is lazy, and is one step behind when the next comes, which is
         // then not enough.
         m.tlb().rest(&pin_b, &space).unwrap();
         change(a, &space, 0x5000, 1);
-        assert_eq!(told.take(), [Told::Forget(0, changed_page(0x5000))], "lazy CPUs are spared");
+        assert_eq!(flushes(&told), [(0, changed_page(0x5000))], "lazy CPUs are spared");
         run_in(m.tlb(), &pin_b, &space);
-        assert!(matches!(told.take()[..], [Told::Load { cpu: 1, keep: false, .. }]), "it catches up");
+        assert!(
+            matches!(told.take_calls()[..], [Call::Load(CpuId(1), Loaded { keep: false, .. })]),
+            "it catches up"
+        );
         change(b, &space, 0x6000, 1);
-        assert_eq!(told.take().len(), 2);
+        assert_eq!(told.take_calls().len(), 2);
         assert_eq!(m.tlb().counts().upgraded, 0);
         let _ = host;
     });
@@ -150,7 +131,7 @@ fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
                 std::thread::yield_now();
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
-            while told.0.lock().unwrap().iter().all(|t| !matches!(t, Told::Forget(1, _))) {
+            while !told.calls().iter().any(forgets_on(1)) {
                 tlb.serve(&slot.pin());
             }
             // The others may be waiting for the second answer still.
@@ -161,8 +142,9 @@ fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
             ready.wait();
         });
         assert!(tlb.counts().skipped > 0);
-        let on_1: Vec<Told> = told.take().into_iter().filter(|t| matches!(t, Told::Forget(1, _))).collect();
-        assert_eq!(on_1, [Told::Forget(1, Scope::Full)], "one flush for both");
+        let calls = told.take_calls();
+        let on_1: Vec<_> = calls.iter().filter(|call| forgets_on(1)(call)).map(Call::scope).collect();
+        assert_eq!(on_1, [Some(Scope::Full)], "one flush for both");
     });
 }
 
@@ -177,17 +159,17 @@ fn a_lazy_cpu_goes_to_another_root_when_tables_are_freed() {
         space.activate(a).unwrap();
         space.activate(b).unwrap();
         space.rest(b).unwrap();
-        told.take();
+        told.take_calls();
         space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
-        assert!(told.take().contains(&Told::Unload(1)));
+        assert!(told.take_calls().iter().any(leaves(1)));
         // It is in no mask any more: the next flush leaves it alone, and coming back it loads the
         // root.
         space.edit(a).unwrap().mmap(pages(0x40_0000, 4), RW, 0).unwrap();
         space.fault(a, va(0x40_0000), Access::Write).unwrap();
         space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
-        assert!(!told.take().iter().any(|t| matches!(t, Told::Unload(1) | Told::Forget(1, _))));
+        assert!(!told.take_calls().iter().any(disturbs_1));
         space.activate(b).unwrap();
-        assert!(matches!(told.take()[..], [Told::Load { cpu: 1, .. }]));
+        assert!(matches!(told.take_calls()[..], [Call::Load(CpuId(1), _)]));
         space.end(a).unwrap();
         m.drain(&slots);
         host.audit().unwrap();
@@ -205,13 +187,13 @@ fn a_space_keeps_its_number_until_another_takes_it() {
                 run_in(m.tlb(), &pin, space);
                 m.tlb().deactivate(&pin, space).unwrap();
             }
-            let first = told.take();
+            let first = told.take_calls();
             let numbers: std::collections::BTreeSet<u16> = first
                 .iter()
                 .filter_map(|t| match t {
-                    Told::Load { asid, keep, .. } => {
-                        assert!(!keep, "a number that is new to a space keeps nothing");
-                        Some(*asid)
+                    Call::Load(_, root) => {
+                        assert!(!root.keep, "a number that is new to a space keeps nothing");
+                        Some(root.asid)
                     }
                     _ => None,
                 })
@@ -220,16 +202,19 @@ fn a_space_keeps_its_number_until_another_takes_it() {
             // All of them come back to their old translations; but for the one that was changed
             // meanwhile.
             run_in(m.tlb(), &pin, &spaces[0]);
-            assert!(matches!(told.take()[..], [Told::Load { keep, .. }] if keep), "{asids}");
+            assert!(matches!(told.take_calls()[..], [Call::Load(_, root)] if root.keep), "{asids}");
             change(on, &spaces[0], 0x4000, 1);
             m.tlb().deactivate(&pin, &spaces[0]).unwrap();
             run_in(m.tlb(), &pin, &spaces[0]);
-            assert!(matches!(told.take().last(), Some(Told::Load { keep: true, .. })), "it took part");
+            assert!(
+                matches!(told.take_calls().last(), Some(Call::Load(_, root)) if root.keep),
+                "it took part"
+            );
             m.tlb().deactivate(&pin, &spaces[0]).unwrap();
             change(on, &spaces[0], 0x4000, 1);
-            told.take();
+            told.take_calls();
             run_in(m.tlb(), &pin, &spaces[0]);
-            assert!(matches!(told.take()[..], [Told::Load { keep: false, .. }]), "it missed one");
+            assert!(matches!(told.take_calls()[..], [Call::Load(_, root)] if !root.keep), "it missed one");
             m.tlb().deactivate(&pin, &spaces[0]).unwrap();
             // More spaces than numbers: a displaced space keeps no translation.
             let others: Vec<SpaceTlb> = (0..320).map(|_| m.tlb().new_space()).collect();
@@ -237,12 +222,12 @@ fn a_space_keeps_its_number_until_another_takes_it() {
                 run_in(m.tlb(), &pin, space);
                 m.tlb().deactivate(&pin, space).unwrap();
             }
-            told.take();
+            told.take_calls();
             for space in &spaces {
                 run_in(m.tlb(), &pin, space);
                 m.tlb().deactivate(&pin, space).unwrap();
             }
-            assert!(!told.take().iter().any(|t| matches!(t, Told::Load { keep: true, .. })));
+            assert!(!told.take_calls().iter().any(|t| matches!(t, Call::Load(_, root) if root.keep)));
             let _ = host;
         });
     }
@@ -263,15 +248,16 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
             m.tlb().deactivate(&pin_b, &space).unwrap();
             change(a, &space, 0x4000, 1);
             change(a, &space, 0x4000, 1);
-            told.take();
+            told.take_calls();
             change(a, &space, 0x4000, 1);
-            assert_eq!(told.take(), [Told::Forget(0, Scope::Full)], "the whole space, at {start:#x}");
+            assert_eq!(flushes(&told), [(0, Scope::Full)], "the whole space, at {start:#x}");
             run_in(m.tlb(), &pin_b, &space);
-            let Some(Told::Load { keep: false, .. }) = told.take().pop() else { panic!("nothing is kept") };
+            let last = told.take_calls().pop();
+            assert!(matches!(last, Some(Call::Load(_, root)) if !root.keep), "nothing is kept");
             // And on the other side order still holds.
             change(a, &space, 0x5000, 1);
             let page = changed_page(0x5000);
-            assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
+            assert_eq!(flushes(&told), [(1, page), (0, page)]);
             m.tlb().deactivate(&pin_a, &space).unwrap();
             m.tlb().deactivate(&pin_b, &space).unwrap();
         }
@@ -296,10 +282,10 @@ fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
         space.activate(b).unwrap();
         space.rest(b).unwrap();
         fill(&mut space, 4);
-        told.take();
+        told.take_calls();
         let live = m.policy().counts_live();
         space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
-        assert!(!told.take().iter().any(|t| matches!(t, Told::Unload(1) | Told::Forget(1, _))));
+        assert!(!told.take_calls().iter().any(disturbs_1));
         assert_eq!(m.parking().parked(&pin_a), 7, "three tables and four pages wait");
         assert_eq!(m.policy().counts_live(), live, "the policy has none of them");
         // The lazy CPU goes on to something else, by itself.
@@ -314,9 +300,9 @@ fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
         fill(&mut space, 4);
         space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
         assert_eq!(m.parking().parked(&pin_a), 7);
-        told.take();
+        told.take_calls();
         space.activate(b).unwrap();
-        assert!(matches!(told.take()[..], [Told::Load { cpu: 1, .. }]));
+        assert!(matches!(told.take_calls()[..], [Call::Load(CpuId(1), _)]));
         a.collect();
         assert_eq!(m.parking().parked(&pin_a), 0);
         // More than 20 frames: the excess is flushed by force.
@@ -329,12 +315,12 @@ fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
             space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
         }
         assert_eq!((m.parking().parked(&pin_a), m.tlb().counts().forced), (14, forced));
-        told.take();
+        told.take_calls();
         fill(&mut space, 6);
         space.edit(a).unwrap().munmap(pages(0x40_0000, 6)).unwrap();
         assert_eq!(m.tlb().counts().forced, forced + 1);
-        let moved = told.take();
-        assert!(moved.contains(&Told::Unload(1)) && moved.contains(&Told::Unload(2)), "{moved:?}");
+        let moved = told.take_calls();
+        assert!([1, 2].into_iter().all(|cpu| moved.iter().any(leaves(cpu))), "{moved:?}");
         assert_eq!(m.parking().parked(&pin_a), 0, "which the chains before it were waiting for, too");
         // A space that ends leaves its top behind for a lazy CPU.
         space.activate(b).unwrap();

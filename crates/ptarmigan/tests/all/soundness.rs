@@ -1,8 +1,8 @@
 //! Checks that safe code cannot break memory safety.
-use crate::remembering;
+use crate::common::forgets_on;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Access, Attr, Format, FormatExt, Formats, Slot64, X86_64};
+use ptarmigan::format::{Access, Attr, Format, FormatExt, Slot64, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
@@ -10,12 +10,12 @@ use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, Done, FaultError, LockError, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::{Free, KernelMap, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, Tlb};
+use ptarmigan::tlb::{Invalidation, Scope, Tlb};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
+use ptarmigan_hosted::test::{Call, Method, TestMmu};
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb, Wired};
-use remembering::ExactTlbs;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, mpsc};
 
 type X = X86_64;
@@ -46,7 +46,7 @@ enum GivesUp {
 /// CPU 1 knew the page before it and after it.
 fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
     let host = Host::<X>::new(small(3, 16)).unwrap();
-    let model = ExactTlbs::default();
+    let model = TestMmu::new();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
     let (m, host, model) = (&m, &host, &model);
     let slots = [host.slot(0).unwrap(), host.slot(1).unwrap()];
@@ -61,7 +61,7 @@ fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
     let parent = SharedSpace::new(parent);
     parent.activate(on).unwrap();
     parent.activate(on1).unwrap();
-    model.cached.lock().unwrap().insert((1, VA), frame);
+    assert_eq!(model.access(CpuId(1), VA, Some(frame)), Some(frame));
     let (to_child, at_child) = mpsc::channel::<()>();
     let (from_child, answer) = mpsc::channel::<(Done, bool)>();
     let seen = Mutex::new(None);
@@ -75,14 +75,14 @@ fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
             let mut child = child.lock().unwrap();
             let child = child.as_mut().unwrap();
             child.activate(on).unwrap();
-            let known = || model.cached.lock().unwrap().get(&(1, VA)) == Some(&frame);
+            let known = || model.knows(CpuId(1), VA) == Some(frame);
             let before = known();
             let done = child.fault(on, VirtAddr(VA), Access::Write).unwrap();
             from_child.send((done, before && known())).unwrap();
             child.deactivate(on).unwrap();
         });
         let (told, done) = mpsc::channel();
-        model.before_next(move || {
+        model.before_next(forgets_on(1), move |_| {
             to_child.send(()).unwrap();
             told.send(answer.recv().unwrap()).unwrap();
         });
@@ -118,7 +118,7 @@ fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
     let host = Host::<X>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
-    let model = ExactTlbs::default();
+    let model = TestMmu::new();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
     let on = m.on(&pin).unwrap();
     let mut tree = Tree::<X>::new(on, AllocFlags::NORMAL).unwrap();
@@ -131,7 +131,7 @@ fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
     }
     edit.flush();
     tree.activate(on).unwrap();
-    let before = model.invalidations.load(SeqCst);
+    let before = model.count(Method::Invalidate);
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut seen = 0;
         tree.edit(on).unwrap().unmap_range(pages(VA, 3), Free::Never, |_, _, _| {
@@ -141,7 +141,7 @@ fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
     }));
     assert!(unwound.is_err());
     assert_eq!(tree.query(on, VirtAddr(VA)), None, "the first entry is gone");
-    assert!(model.invalidations.load(SeqCst) > before, "and no CPU was told");
+    assert!(model.count(Method::Invalidate) > before, "and no CPU was told");
     // The record still names the other entries.
     tree.edit(on).unwrap().unmap_range(pages(VA, 3), Free::Empty, |_, _, _| {});
     assert_eq!(tree.tables_below_root(), 0);
@@ -478,41 +478,17 @@ fn roots_of_which_three_quarters_are_the_users_follow_the_kernel_map() {
     host.audit().unwrap();
 }
 
-/// Records the frame of each page whenever the MMU was told to forget it.
-#[derive(Default)]
-struct Broken<'h> {
-    host: Option<&'h Host<ThreeQuarters>>,
-    root: AtomicU64,
-    valid_at_flush: AtomicUsize,
-    flushes: AtomicUsize,
-}
-
-// SAFETY: no translation is cached, so all promises hold at once.
-unsafe impl Mmu for &Broken<'_> {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
-        let Scope::Page { at: va, .. } = request.scope else { return };
-        let host = self.host.unwrap();
-        let mut at = PhysAddr(self.root.load(SeqCst));
-        for level in (0..4).map(Level).rev() {
-            // SAFETY: 1. it is an entry of a table in use.
-            let raw = unsafe { host.read(PhysAddr(at.0 + 8 * X::index(level, va) as u64), 8) }.unwrap();
-            if level == Level::PTE {
-                self.flushes.fetch_add(1, SeqCst);
-                self.valid_at_flush.fetch_add(usize::from(X::is_present(Level::PTE, raw)), SeqCst);
-            } else {
-                let Some(next) = X::linked(level, raw) else { return };
-                at = next;
-            }
-        }
+/// Whether the leaf entry of `va` below `root` is valid, if there is such a table.
+fn is_valid(host: &Host<ThreeQuarters>, root: PhysAddr, va: u64) -> Option<bool> {
+    let mut at = root;
+    for level in (1..4).map(Level).rev() {
+        // SAFETY: 1. it is an entry of a table in use.
+        let raw = unsafe { host.read(PhysAddr(at.0 + 8 * X::index(level, va) as u64), 8) }.unwrap();
+        at = X::linked(level, raw)?;
     }
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, _: &Pinned<'_>, root: &Root) {
-        self.root.store(root.at.0, SeqCst);
-    }
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+    // SAFETY: 1. as above.
+    let raw = unsafe { host.read(PhysAddr(at.0 + 8 * X::index(Level::PTE, va) as u64), 8) }.unwrap();
+    Some(X::is_present(Level::PTE, raw))
 }
 
 #[test]
@@ -520,7 +496,17 @@ fn a_format_that_breaks_before_it_makes_does_so_on_one_cpu_and_for_the_zero_fram
     let host = Host::<ThreeQuarters>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
-    let mmu = Broken { host: Some(&host), ..Broken::default() };
+    // Whether each page was valid when the MMU was told to forget it.
+    let flushes = Mutex::new(Vec::new());
+    let root = AtomicU64::new(0);
+    let mmu = TestMmu::new();
+    mmu.before(|_, call| match call {
+        Call::Load(_, loaded) => root.store(loaded.at.0, SeqCst),
+        Call::Invalidate(_, Invalidation { scope: Scope::Page { at, .. }, .. }) => {
+            flushes.lock().unwrap().extend(is_valid(&host, PhysAddr(root.load(SeqCst)), *at));
+        }
+        _ => {}
+    });
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &mmu).unwrap();
     let on = m.on(&pin).unwrap();
     let mut space = Space::<ThreeQuarters>::new(on).unwrap();
@@ -529,17 +515,12 @@ fn a_format_that_breaks_before_it_makes_does_so_on_one_cpu_and_for_the_zero_fram
     // The zero frame is replaced by a fresh one.
     space.fault(on, VirtAddr(VA), Access::Read).unwrap();
     assert_eq!(space.fault(on, VirtAddr(VA), Access::Write), Ok(Done::Copied));
-    assert_eq!(
-        (mmu.flushes.load(SeqCst), mmu.valid_at_flush.load(SeqCst)),
-        (1, 0),
-        "(flushes, of a valid entry)"
-    );
+    assert_eq!(*flushes.lock().unwrap(), [false], "one flush, of an entry that is not valid");
     // And a shared one by a copy.
     let child = space.edit(on).unwrap().fork().unwrap();
-    let before = (mmu.flushes.load(SeqCst), mmu.valid_at_flush.load(SeqCst));
+    flushes.lock().unwrap().clear();
     assert_eq!(space.fault(on, VirtAddr(VA), Access::Write), Ok(Done::Copied));
-    let after = (mmu.flushes.load(SeqCst), mmu.valid_at_flush.load(SeqCst));
-    assert_eq!((after.0 - before.0, after.1 - before.1), (1, 0));
+    assert_eq!(*flushes.lock().unwrap(), [false]);
     child.end(on).unwrap();
     space.end(on).unwrap();
     m.drain(&slots);

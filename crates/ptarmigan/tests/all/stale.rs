@@ -1,9 +1,9 @@
 //! Checks the TLBs' stale translations after a flush that failed, was refused, or was told of
 //! everything.
-use crate::remembering;
+use crate::common::{fail_next, forgets_on};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Access, Attr, Cause, Format, FormatExt, Formats, X86_64, X86Pae};
+use ptarmigan::format::{Access, Attr, Cause, Format, FormatExt, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::gather::{Gather, GatherError};
 use ptarmigan::machine::{Machine, On};
@@ -11,17 +11,15 @@ use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::space::{Advice, AreaError, AreaFlags, Done, FaultError, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::{KernelMap, MapError, Tree};
-use ptarmigan::tlb::{
-    Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, Structures, TlbConfig, TlbRefusal,
-};
+use ptarmigan::tlb::{Runs, Scope, SpaceTlb, TlbConfig, TlbRefusal};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::test::{Call, Method, TestMmu};
 use ptarmigan_hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine, NoTlb};
-use remembering::ExactTlbs;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 type X = X86_64;
@@ -57,10 +55,10 @@ fn written<M: SpaceMachine>(on: On<'_, M>) -> Space<X> {
 /// A parent on CPUs 0 and 1 whose flush fails when it writes to a page that it shares with its
 /// child; then `after`, with the parent and the child.
 fn failed_copy<R>(
-    after: impl FnOnce(&Host<X>, On<'_, Hosted<'_, &ExactTlbs>>, &mut Space<X>, &Space<X>) -> R,
+    after: impl FnOnce(&Host<X>, On<'_, Hosted<'_, &TestMmu<'_>>>, &mut Space<X>, &Space<X>) -> R,
 ) -> R {
     let host = Host::<X>::new(small(2)).unwrap();
-    let model = ExactTlbs::default();
+    let model = TestMmu::new();
     let slots = host.slots();
     let (pin, pin1) = (slots[0].pin(), slots[1].pin());
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
@@ -70,7 +68,7 @@ fn failed_copy<R>(
     parent.activate(on).unwrap();
     parent.activate(m.on(&pin1).unwrap()).unwrap();
     let before = parent.tree().query(on, VirtAddr(VA));
-    model.fail_next();
+    fail_next(&model);
     assert!(unwinds(|| parent.fault(on, VirtAddr(VA), Access::Write)));
     assert_eq!(parent.tree().query(on, VirtAddr(VA)), before);
     after(&host, on, &mut parent, &child)
@@ -100,7 +98,7 @@ fn a_childs_page_is_not_given_back_after_a_flush_of_its_parent_that_failed() {
 #[test]
 fn a_permission_is_taken_from_all_cpus_also_if_one_fails() {
     let host = Host::<X>::new(small(3)).unwrap();
-    let model = ExactTlbs::default();
+    let model = TestMmu::new();
     let slots = host.slots();
     let pins: Vec<_> = slots.iter().map(|slot| slot.pin()).collect();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
@@ -110,20 +108,20 @@ fn a_permission_is_taken_from_all_cpus_also_if_one_fails() {
     for pin in &pins[1..] {
         space.activate(m.on(pin).unwrap()).unwrap();
     }
-    model.walk(2, VA, frame);
-    model.fail_next();
+    assert_eq!(model.access(CpuId(2), VA, Some(frame)), Some(frame));
+    fail_next(&model);
     assert!(unwinds(|| space.edit(on).unwrap().mprotect(pages(VA, 1), AreaFlags::READ)));
     // The next call flushes, though the area is read only already.
     space.edit(on).unwrap().mprotect(pages(VA, 1), AreaFlags::READ).unwrap();
     let (_, attr) = space.tree().query(on, VirtAddr(VA)).unwrap();
-    assert!(!attr.has(Attr::WRITE) && !model.knows(2, VA));
+    assert!(!attr.has(Attr::WRITE) && model.knows(CpuId(2), VA).is_none());
 }
 
 /// Another gather makes up for the flush that failed, and has not reached CPU 2 yet.
 #[test]
 fn an_mprotect_does_not_rely_on_a_flush_that_has_not_ended() {
     let host = Host::<X>::new(small(4)).unwrap();
-    let model = Arc::new(ExactTlbs::default());
+    let model = Arc::new(TestMmu::new());
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &*model).unwrap();
     let space = {
         let slots = host.slots();
@@ -134,8 +132,8 @@ fn an_mprotect_does_not_rely_on_a_flush_that_has_not_ended() {
         for pin in &pins[1..3] {
             space.activate(m.on(pin).unwrap()).unwrap();
         }
-        model.walk(2, VA, frame);
-        model.fail_next();
+        assert_eq!(model.access(CpuId(2), VA, Some(frame)), Some(frame));
+        fail_next(&model);
         assert!(unwinds(|| space.edit(on).unwrap().mprotect(pages(VA, 1), AreaFlags::READ)));
         SharedSpace::new(space)
     };
@@ -143,10 +141,10 @@ fn an_mprotect_does_not_rely_on_a_flush_that_has_not_ended() {
     let (protected, has_ended) = mpsc::channel();
     let known = Arc::new(AtomicBool::new(false));
     let (tlbs, seen) = (model.clone(), known.clone());
-    model.before_next(move || {
+    model.before_next(forgets_on(1), move |_| {
         begun.send(()).unwrap();
         if has_ended.recv_timeout(Duration::from_millis(100)).is_ok() {
-            seen.store(tlbs.knows(2, VA), SeqCst);
+            seen.store(tlbs.knows(CpuId(2), VA).is_some(), SeqCst);
         }
     });
     std::thread::scope(|threads| {
@@ -157,7 +155,7 @@ fn an_mprotect_does_not_rely_on_a_flush_that_has_not_ended() {
             let pin = slot.pin();
             let mut locked = space.lock(m.on(&pin).unwrap()).unwrap();
             locked.edit().mprotect(pages(VA, 1), AreaFlags::READ).unwrap();
-            assert!(!model.knows(2, VA));
+            assert_eq!(model.knows(CpuId(2), VA), None);
             let _ = protected.send(());
         });
         let slot = host.slot(3).unwrap();
@@ -173,51 +171,39 @@ thread_local! {
     static HOOK: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
 }
 
-/// Notes the requests to each CPU. CPU 1 does something else before.
-struct Hooked([Mutex<Vec<Scope>>; 3]);
-
-// SAFETY: no translation is cached.
-unsafe impl Mmu for &Hooked {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        self.0[usize::from(pin.cpu().0)].lock().unwrap().push(request.scope);
-        if pin.cpu() == CpuId(1)
-            && let Some(hook) = HOOK.take()
-        {
-            hook();
-        }
-    }
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-}
-
 /// A machine of three CPUs for the whole process, as a hook needs it.
 struct World {
     host: &'static Host<X>,
     slots: Vec<CpuSlot>,
-    m: Hosted<'static, &'static Hooked>,
-    mmu: &'static Hooked,
+    m: Hosted<'static, &'static TestMmu<'static>>,
+    mmu: &'static TestMmu<'static>,
 }
 
 impl World {
     fn new() -> &'static World {
         let host: &'static Host<X> = Box::leak(Box::new(Host::new(small(3)).unwrap()));
-        let mmu: &'static Hooked = Box::leak(Box::new(Hooked(Default::default())));
+        let mmu: &'static TestMmu<'_> = Box::leak(Box::default());
+        let is_told = forgets_on(1);
+        mmu.before(move |_, call| {
+            if is_told(call)
+                && let Some(hook) = HOOK.take()
+            {
+                hook();
+            }
+        });
         let m = HostMachine::new(host, host.quicklists().unwrap(), mmu).unwrap();
         Box::leak(Box::new(World { host, slots: host.slots(), m, mmu }))
     }
 
-    fn told(&self, cpu: usize) -> Vec<Scope> {
-        self.mmu.0[cpu].lock().unwrap().clone()
+    fn told(&self, cpu: u16) -> Vec<Scope> {
+        let calls = self.mmu.calls();
+        calls.iter().filter(|call| forgets_on(cpu)(call)).filter_map(Call::scope).collect()
     }
 
     /// Runs `hook` in the middle of a flush of CPU 0.
     fn in_the_middle_of_a_flush(
         &'static self,
-        hook: impl FnOnce(On<'_, Hosted<'static, &'static Hooked>>) + 'static,
+        hook: impl FnOnce(On<'_, Hosted<'static, &'static TestMmu<'static>>>) + 'static,
     ) {
         let (pin, pin1) = (self.slots[0].pin(), self.slots[1].pin());
         let on = self.m.on(&pin).unwrap();
@@ -475,35 +461,35 @@ fn cpus_that_read_each_others_trees_do_not_wait_for_each_other() {
 #[test]
 fn a_root_entry_that_changed_is_reason_enough_for_a_flush() {
     let host = Host::<X86Pae>::new(small(1)).unwrap();
-    let model = ExactTlbs::default();
+    let model = TestMmu::new();
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
     let on = m.on(&pin).unwrap();
     let tree = Tree::<X86Pae>::new(on, NORMAL).unwrap();
     tree.activate(on).unwrap();
-    let before = model.invalidations.load(SeqCst);
+    let before = model.count(Method::Invalidate);
     let mut gather = Gather::new(on, tree.tlb(), 12).unwrap();
     gather.root_entry_changed();
     gather.flush().free();
-    assert_eq!(model.invalidations.load(SeqCst), before + 1);
+    assert_eq!(model.count(Method::Invalidate), before + 1);
 }
 
 #[test]
 fn from_0_to_the_end_is_the_whole_address_space() {
     let host = Host::<X>::new(small(1)).unwrap();
-    let model = ExactTlbs::default();
+    let model = TestMmu::new();
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
     let on = m.on(&pin).unwrap();
     let tree = Tree::<X>::new(on, NORMAL).unwrap();
     tree.activate(on).unwrap();
-    model.walk(0, VA, Pfn(77));
+    model.access(CpuId(0), VA, Some(Pfn(77))).unwrap();
     let mut gather = Gather::new(on, tree.tlb(), 12).unwrap();
     gather.changed(0, 0);
     gather.flush().free();
-    assert!(!model.knows(0, VA));
+    assert_eq!(model.knows(CpuId(0), VA), None);
     let all = Runs::one(0, 0, 12);
     assert!(all.contains(0) && all.contains(VA) && all.contains(u64::MAX));
     assert_eq!(all.hull(), Some((0, 0)));

@@ -4,17 +4,16 @@ use crate::common;
 use common::{small, va};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{MachineId, Pinned};
-use ptarmigan::format::{Access, Formats, X86_64};
+use ptarmigan::format::{Access, X86_64};
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, SharedSpace, Space};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{
-    Invalidation, Mmu, Root, Runs, Scope, SpaceId, Structures, Tlb, TlbConfig, TlbError, TlbRefusal,
-};
+use ptarmigan::tlb::{Runs, Tlb, TlbConfig, TlbError, TlbRefusal};
 use ptarmigan::window::DirectMap;
-use ptarmigan_hosted::{Host, HostMachine};
+use ptarmigan_hosted::test::{Call, Method, TestMmu};
+use ptarmigan_hosted::{Host, HostMachine, NoTlb};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex, OnceLock};
@@ -22,88 +21,25 @@ use std::time::{Duration, Instant};
 
 type F = X86_64;
 type Lists = Quicklists<'static, DirectMap, &'static KernelMap<F, DirectMap>>;
-type M = HostMachine<'static, F, Lists, &'static Hooked>;
+type M = HostMachine<'static, F, Lists, &'static Mmus>;
 
 const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
 const AREA: VirtRange = VirtRange::fixed::<0x40_0000, 0x40_4000>();
 
-/// The MMU functions that the library calls on a CPU.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Point {
-    Invalidate,
-    Kernel,
-    Load,
-    Lazy,
-    Resume,
-    Unload,
-}
+type Mmus = TestMmu<'static>;
 
-type Hook = Box<dyn FnMut(Point, &Pinned<'_>) + Send>;
-
-/// Records what each CPU has done; something may run in the middle of that.
-#[derive(Default)]
-struct Hooked {
-    done: Mutex<Vec<(u16, Point)>>,
-    hook: Mutex<Option<Hook>>,
-}
-
-impl Hooked {
-    fn at(&self, pin: &Pinned<'_>, point: Point) {
-        // Taken out while it runs: its calls may come here again.
-        let hook = self.hook.lock().unwrap().take();
-        if let Some(mut hook) = hook {
-            hook(point, pin);
-            self.hook.lock().unwrap().get_or_insert(hook);
-        }
-        self.done.lock().unwrap().push((pin.cpu().0, point));
-    }
-
-    fn hook(&self, hook: impl FnMut(Point, &Pinned<'_>) + Send + 'static) {
-        *self.hook.lock().unwrap() = Some(Box::new(hook));
-    }
-
-    fn unhook(&self) {
-        *self.hook.lock().unwrap() = None;
-    }
-
-    fn take(&self) -> Vec<(u16, Point)> {
-        std::mem::take(&mut *self.done.lock().unwrap())
-    }
-}
-
-// SAFETY: the MMUs of these tests walk no tables and cache no translations.
-unsafe impl Mmu for &Hooked {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, pin: &Pinned<'_>, _: &Invalidation) {
-        self.at(pin, Point::Invalidate);
-    }
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
-        self.at(pin, Point::Kernel);
-    }
-    fn load(&self, pin: &Pinned<'_>, _: &Root) {
-        self.at(pin, Point::Load);
-    }
-    fn lazy(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.at(pin, Point::Lazy);
-    }
-    fn resume(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.at(pin, Point::Resume);
-    }
-    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.at(pin, Point::Unload);
-    }
+/// Returns the calls since the last time, in order.
+fn take(mmu: &Mmus) -> Vec<(u16, Method)> {
+    mmu.take_calls().iter().map(|call| (call.cpu().0, call.method())).collect()
 }
 
 /// A machine for as long as the test lasts, for hooks to know.
-fn machine(cpus: usize) -> (&'static Host<F>, &'static M, &'static Hooked) {
+fn machine(cpus: usize) -> (&'static Host<F>, &'static M, &'static Mmus) {
     let host: &'static Host<F> = Box::leak(Box::new(Host::new(small(cpus, 1, 16)).unwrap()));
-    let hooked: &'static Hooked = Box::leak(Box::default());
-    let m = HostMachine::new(host, host.quicklists().unwrap(), hooked).unwrap();
-    (host, Box::leak(Box::new(m)), hooked)
+    let mmu: &'static Mmus = Box::leak(Box::default());
+    let m = HostMachine::new(host, host.quicklists().unwrap(), mmu).unwrap();
+    (host, Box::leak(Box::new(m)), mmu)
 }
 
 /// A shared space with pages, which CPU 0 makes and which is to be unmapped.
@@ -142,11 +78,11 @@ const A_WHILE: Duration = Duration::from_millis(30);
 /// CPU 1 runs `switch`. In the middle of that, CPU 0 unmaps, and CPU 1 is interrupted for it.
 /// Returns the MMU functions called on CPU 1 from the interrupt on until munmap returns.
 fn interrupted(
-    point: Point,
+    point: Method,
     prepare: impl FnOnce(&SharedSpace<F>, &M, &Pinned<'_>) + Send + 'static,
     switch: impl FnOnce(&SharedSpace<F>, &M, &Pinned<'_>) + Send + 'static,
-) -> Vec<Point> {
-    let (host, m, hooked) = machine(2);
+) -> Vec<Method> {
+    let (host, m, mmu) = machine(2);
     let space: &'static OnceLock<SharedSpace<F>> = Box::leak(Box::default());
     let go: &'static Barrier = Box::leak(Box::new(Barrier::new(2)));
     let returned: &'static AtomicBool = Box::leak(Box::default());
@@ -157,21 +93,18 @@ fn interrupted(
             let b = host.slot(1).unwrap();
             let space = space.get().unwrap();
             prepare(space, m, &b.pin());
-            let mut first = true;
-            hooked.hook(move |at, pin| {
-                if at != point || !std::mem::take(&mut first) {
-                    return;
-                }
+            let is_point = move |call: &Call| call.method() == point;
+            mmu.before_next(is_point, move |pin| {
                 let asked = m.tlb().counts().asked;
                 go.wait();
                 assert!(wait(|| m.tlb().counts().asked > asked), "munmap asks nobody");
                 std::thread::sleep(A_WHILE);
-                hooked.take();
+                take(mmu);
                 // The interrupt.
                 m.tlb().serve(pin);
                 std::thread::sleep(A_WHILE);
                 assert!(!returned.load(SeqCst), "munmap has returned in the middle of {point:?}");
-                assert_eq!(hooked.take(), [], "a request was carried out in the middle of {point:?}");
+                assert_eq!(take(mmu), [], "a request was carried out in the middle of {point:?}");
             });
             switch(space, m, &b.pin());
             // From here on no request is served: the switch has done it.
@@ -179,7 +112,7 @@ fn interrupted(
         });
         go.wait();
         unmap(space.get().unwrap(), m, &a.pin());
-        let done = hooked.take();
+        let done = take(mmu);
         returned.store(true, SeqCst);
         cpu_1.join().unwrap();
         done.into_iter().filter(|(cpu, _)| *cpu == 1).map(|(_, point)| point).collect()
@@ -188,7 +121,7 @@ fn interrupted(
 
 #[test]
 fn a_request_in_the_middle_of_a_switch_is_carried_out_before_it_is_answered() {
-    use Point::{Invalidate, Lazy, Load, Resume, Unload};
+    use Method::{Invalidate, InvalidateKernel, Lazy, Load, Resume, Unload};
     let nothing = |_: &SharedSpace<F>, _: &M, _: &Pinned<'_>| {};
     let active = |s: &SharedSpace<F>, m: &M, pin: &Pinned<'_>| s.activate(m.on(pin).unwrap()).unwrap();
     let lazy = move |s: &SharedSpace<F>, m: &M, pin: &Pinned<'_>| {
@@ -206,18 +139,18 @@ fn a_request_in_the_middle_of_a_switch_is_carried_out_before_it_is_answered() {
         // CPU 0 is in munmap, and answers there.
         m.tlb().flush_kernel(pin, &Runs::one(0, PAGE, 12)).unwrap();
     };
-    assert_eq!(interrupted(Point::Kernel, active, flush_kernel), [Point::Kernel, Invalidate]);
+    assert_eq!(interrupted(InvalidateKernel, active, flush_kernel), [InvalidateKernel, Invalidate]);
 }
 
 #[test]
 fn a_cpu_is_active_for_as_long_as_its_mmu_takes_it_for_that() {
-    let (host, m, hooked) = machine(1);
+    let (host, m, mmu) = machine(1);
     let slots = host.slots();
     let (pin, cpu) = (slots[0].pin(), slots[0].cpu());
     let space: &'static SharedSpace<F> = Box::leak(Box::new(shared(m, &pin)));
     let calls: &'static AtomicUsize = Box::leak(Box::default());
-    hooked.hook(move |point, _| {
-        assert!(space.tlb().is_active_on(cpu), "{point:?}");
+    mmu.before(move |_, call| {
+        assert!(space.tlb().is_active_on(cpu), "{call:?}");
         calls.fetch_add(1, SeqCst);
     });
     let on = m.on(&pin).unwrap();
@@ -232,13 +165,13 @@ fn a_cpu_is_active_for_as_long_as_its_mmu_takes_it_for_that() {
 
 #[test]
 fn a_switch_in_the_middle_of_a_switch_is_refused_and_changes_nothing() {
-    let (host, m, hooked) = machine(1);
+    let (host, m, mmu) = machine(1);
     let slots = host.slots();
     let (pin, cpu) = (slots[0].pin(), slots[0].cpu());
     let space: &'static SharedSpace<F> = Box::leak(Box::new(shared(m, &pin)));
     let other: &'static SharedSpace<F> = Box::leak(Box::new(shared(m, &pin)));
     let tried: &'static AtomicUsize = Box::leak(Box::default());
-    hooked.hook(move |_, pin| {
+    mmu.before(move |pin, _| {
         let on = m.on(pin).unwrap();
         let busy = Err(TlbRefusal::Busy(cpu));
         assert_eq!(other.activate(on), busy);
@@ -253,14 +186,14 @@ fn a_switch_in_the_middle_of_a_switch_is_refused_and_changes_nothing() {
     space.activate(on).unwrap();
     space.deactivate(on).unwrap();
     assert_eq!(tried.load(SeqCst), 4);
-    let cpu_0 = hooked.take().into_iter().map(|(_, point)| point).collect::<Vec<_>>();
-    assert_eq!(cpu_0, [Point::Load, Point::Lazy, Point::Resume, Point::Unload]);
+    let cpu_0 = take(mmu).into_iter().map(|(_, point)| point).collect::<Vec<_>>();
+    assert_eq!(cpu_0, [Method::Load, Method::Lazy, Method::Resume, Method::Unload]);
     assert!(!other.tlb().is_active_on(cpu) && !space.tlb().is_active_on(cpu));
 }
 
 #[test]
 fn pins_and_spaces_of_another_machine_are_refused() {
-    let (host, m, hooked) = machine(1);
+    let (host, m, mmu) = machine(1);
     let (other_host, other, _) = machine(2);
     let (slot, foreign) = (host.slot(0).unwrap(), other_host.slot(0).unwrap());
     let foreign_1 = other_host.slot(1).unwrap();
@@ -283,12 +216,12 @@ fn pins_and_spaces_of_another_machine_are_refused() {
         m.tlb().serve(&pin);
     }
     assert!(Gather::new(m.on(&slot.pin()).unwrap(), &foreign_space, 12).is_err());
-    assert_eq!(hooked.take(), []);
+    assert_eq!(take(mmu), []);
 }
 
 #[test]
 fn no_two_spaces_of_a_machine_have_one_name() {
-    let (host, m, hooked) = machine(2);
+    let (host, m, mmu) = machine(2);
     let slots = host.slots();
     let (a, b) = (slots[0].pin(), slots[1].pin());
     let (on, on_b) = (m.on(&a).unwrap(), m.on(&b).unwrap());
@@ -298,9 +231,9 @@ fn no_two_spaces_of_a_machine_have_one_name() {
     assert_ne!(one.tlb().id(), two.tlb().id());
     one.activate(on_b).unwrap();
     two.activate(on_b).unwrap();
-    assert_eq!(hooked.take(), [(1, Point::Load), (1, Point::Load)], "each has a root of its own");
+    assert_eq!(take(mmu), [(1, Method::Load), (1, Method::Load)], "each has a root of its own");
     two.edit(on).unwrap().munmap(AREA).unwrap();
-    assert!(hooked.take().contains(&(1, Point::Invalidate)));
+    assert!(take(mmu).contains(&(1, Method::Invalidate)));
     one.edit(on).unwrap().munmap(AREA).unwrap();
     assert_eq!(m.tlb().counts().skipped, 0);
     one.end(on).unwrap();
@@ -318,32 +251,13 @@ fn more_cpus_than_can_be_named_are_refused() {
     let config = TlbConfig::new(257);
     let mut boot = host.boot(1 << 20).unwrap();
     // SAFETY: 1. the identity is new.
-    let tlb = unsafe { Tlb::new(&mut boot, MachineId::new(), config, Silent) };
+    let tlb = unsafe { Tlb::new(&mut boot, MachineId::new(), config, NoTlb) };
     assert_eq!(tlb.err(), Some(TlbError::TooManyCpus { cpus: 257 }));
     let config = TlbConfig::new(256);
     let mut boot = host.boot(64).unwrap();
     // SAFETY: 1. the identity is new.
-    let tlb = unsafe { Tlb::new(&mut boot, MachineId::new(), config, Silent) };
+    let tlb = unsafe { Tlb::new(&mut boot, MachineId::new(), config, NoTlb) };
     assert!(matches!(tlb.err(), Some(TlbError::Boot(_))));
-}
-
-/// A machine without MMUs that loses all interrupts.
-struct Silent;
-
-// SAFETY: no translation is ever cached.
-unsafe impl Mmu for Silent {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-}
-
-impl ptarmigan::tlb::Ipi for Silent {
-    fn send(&self, _: &Pinned<'_>, _: &ptarmigan::cpu::CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
 }
 
 #[test]
@@ -380,8 +294,8 @@ fn readers_protect_what_they_found_in_whatever_order_they_end() {
 
 /// CPU 0 unmaps and its wait fails while CPU 1, which has the space active, does not answer; then
 /// `then` is CPU 1.
-fn abandoned(then: impl FnOnce(&'static M, &'static Hooked, &Pinned<'_>) + Send + 'static) {
-    let (host, m, hooked) = machine(2);
+fn abandoned(then: impl FnOnce(&'static M, &'static Mmus, &Pinned<'_>) + Send + 'static) {
+    let (host, m, mmu) = machine(2);
     let (go, failed): (&'static Barrier, &'static Barrier) =
         (Box::leak(Box::new(Barrier::new(2))), Box::leak(Box::new(Barrier::new(2))));
     let space: &'static Mutex<Option<std::sync::Arc<SharedSpace<F>>>> = Box::leak(Box::default());
@@ -395,10 +309,10 @@ fn abandoned(then: impl FnOnce(&'static M, &'static Hooked, &Pinned<'_>) + Send 
             space.lock().unwrap().take().unwrap().activate(m.on(&b.pin()).unwrap()).unwrap();
             go.wait();
             failed.wait();
-            then(m, hooked, &b.pin());
+            then(m, mmu, &b.pin());
         });
         go.wait();
-        hooked.take();
+        take(mmu);
         m.tlb().hardware().messages().abandoned().store(true, SeqCst);
         let unmapped = catch_unwind(AssertUnwindSafe(|| unmap(&mine, m, &a.pin())));
         assert!(unmapped.is_err(), "the wait is to fail");
@@ -412,24 +326,24 @@ fn abandoned(then: impl FnOnce(&'static M, &'static Hooked, &Pinned<'_>) + Send 
 
 #[test]
 fn a_wait_that_panics_takes_its_requests_back() {
-    abandoned(|m, hooked, pin| {
+    abandoned(|m, mmu, pin| {
         m.tlb().serve(pin);
-        assert_eq!(hooked.take(), [], "a request for a space that is gone was carried out");
+        assert_eq!(take(mmu), [], "a request for a space that is gone was carried out");
         // The mailboxes are as good as new: both CPUs are asked again.
         let on = m.on(pin).unwrap();
         let mut space = Space::<F>::new(on).unwrap();
         fill(&mut space, m, pin);
         space.activate(on).unwrap();
-        hooked.take();
+        take(mmu);
         space.edit(on).unwrap().munmap(AREA).unwrap();
-        assert_eq!(hooked.take(), [(1, Point::Invalidate)]);
+        assert_eq!(take(mmu), [(1, Method::Invalidate)]);
         space.end(on).unwrap();
     });
 }
 
 #[test]
 fn a_wait_that_panics_lets_a_cpu_finish_that_is_at_it() {
-    let (host, m, hooked) = machine(2);
+    let (host, m, mmu) = machine(2);
     let a = host.slot(0).unwrap();
     let space: &'static SharedSpace<F> = Box::leak(Box::new(shared(m, &a.pin())));
     let unwound: &'static AtomicBool = Box::leak(Box::default());
@@ -438,8 +352,8 @@ fn a_wait_that_panics_lets_a_cpu_finish_that_is_at_it() {
         let cpu_1 = s.spawn(move || {
             let b = host.slot(1).unwrap();
             space.activate(m.on(&b.pin()).unwrap()).unwrap();
-            hooked.hook(|at, _| {
-                if at == Point::Invalidate {
+            mmu.before(|_, call| {
+                if call.method() == Method::Invalidate {
                     // CPU 0 begins to unwind, and must not get far.
                     m.tlb().hardware().messages().abandoned().store(true, SeqCst);
                     std::thread::sleep(A_WHILE);
@@ -459,7 +373,7 @@ fn a_wait_that_panics_lets_a_cpu_finish_that_is_at_it() {
         let unmapped = catch_unwind(AssertUnwindSafe(|| unmap(space, m, &a.pin())));
         unwound.store(true, SeqCst);
         cpu_1.join().unwrap();
-        assert!(hooked.take().contains(&(1, Point::Invalidate)));
+        assert!(take(mmu).contains(&(1, Method::Invalidate)));
         // Whether the answer or the failure came first.
         drop(unmapped);
     });
@@ -467,7 +381,7 @@ fn a_wait_that_panics_lets_a_cpu_finish_that_is_at_it() {
 
 #[test]
 fn a_cpu_that_panics_at_a_request_has_not_answered_it() {
-    let (host, m, hooked) = machine(2);
+    let (host, m, mmu) = machine(2);
     let a = host.slot(0).unwrap();
     let space: &'static SharedSpace<F> = Box::leak(Box::new(shared(m, &a.pin())));
     let returned: &'static AtomicBool = Box::leak(Box::default());
@@ -476,16 +390,18 @@ fn a_cpu_that_panics_at_a_request_has_not_answered_it() {
         let cpu_1 = s.spawn(move || {
             let b = host.slot(1).unwrap();
             space.activate(m.on(&b.pin()).unwrap()).unwrap();
-            hooked.hook(|at, pin| assert!(at != Point::Invalidate || pin.cpu().0 == 0, "injected"));
+            mmu.before(|pin, call| {
+                assert!(call.method() != Method::Invalidate || pin.cpu().0 == 0, "injected");
+            });
             go.wait();
             // It is asked at some time, and fails.
             assert!(wait(|| catch_unwind(AssertUnwindSafe(|| m.tlb().serve(&b.pin()))).is_err()));
             std::thread::sleep(A_WHILE);
             assert!(!returned.load(SeqCst), "munmap returned, and CPU 1 has forgotten nothing");
-            hooked.unhook();
-            hooked.take();
+            mmu.unhook();
+            take(mmu);
             m.tlb().serve(&b.pin());
-            assert!(hooked.take().contains(&(1, Point::Invalidate)));
+            assert!(take(mmu).contains(&(1, Method::Invalidate)));
             assert!(wait(|| returned.load(SeqCst)));
         });
         go.wait();

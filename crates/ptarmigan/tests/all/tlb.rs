@@ -1,22 +1,22 @@
 //! Gathers and invalidation: one flush for each operation, of the right size, to the right CPUs,
 //! before anything is handed back.
 use crate::common;
-use common::{FailAt, peek, poke, small, va};
+use common::{FailAt, Mmus, peek, poke, small, va};
 use proptest::prelude::*;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Attr, Format, Formats, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
+use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Flushed, Level};
-use ptarmigan::quicklist::{Layer, Layered, Policy};
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, Space};
 use ptarmigan::table::{Free, Tree};
 use ptarmigan::tlb::{
-    CostModel, Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Structures, Tlb,
-    TlbConfig,
+    CostModel, Generation, Invalidation, Scope, Shootdown, SpaceId, SpaceTlb, Tlb, TlbConfig,
 };
+use ptarmigan_hosted::test::{Call, LayerCall, Method, TestLayer, TestMmu};
 use ptarmigan_hosted::{Delivery, Host, HostMachine};
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -71,68 +71,27 @@ impl Log {
     fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
-}
 
-/// `TAGGED` for an MMU that drops links by the address of a page.
-struct Recorder<'l, const TAGGED: bool = false> {
-    log: &'l Log,
-    /// Free frames are looked at when the invalidation comes: no frame may have come back yet.
-    free: &'l (dyn Fn() -> u32 + Sync),
-    free_at_invalidate: &'l Mutex<Vec<u32>>,
-}
+    fn add_mmu(&self, call: &Call) {
+        self.add(match *call {
+            Call::Invalidate(cpu, Invalidation { scope, tables_freed, reload_root, .. }) => {
+                Event::Invalidate { scope, targets: 1 << cpu.0, tables_freed, reload_root }
+            }
+            Call::Load(cpu, root) => Event::Load(cpu.0, root.space),
+            Call::Lazy(cpu, _) => Event::Lazy(cpu.0),
+            Call::Unload(cpu, _) => Event::Unload(cpu.0),
+            _ => return,
+        });
+    }
 
-// SAFETY: the MMUs of these tests walk no tables and cache no translations.
-unsafe impl<const TAGGED: bool> Mmu for Recorder<'_, TAGGED> {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = if TAGGED { Structures::Tagged } else { Structures::AnyInvalidation };
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        let Invalidation { scope, tables_freed, reload_root, .. } = *request;
-        self.log.add(Event::Invalidate { scope, targets: 1 << pin.cpu().0, tables_freed, reload_root });
-        self.free_at_invalidate.lock().unwrap().push((self.free)());
-    }
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        self.log.add(Event::Load(pin.cpu().0, root.space));
-    }
-    fn lazy(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.log.add(Event::Lazy(pin.cpu().0));
-    }
-    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.log.add(Event::Unload(pin.cpu().0));
-    }
-}
-
-struct Logged<'l> {
-    log: &'l Log,
-}
-
-// SAFETY: 1. the page is `inner`'s.
-unsafe impl<P: Policy> Layer<P> for Logged<'_> {
-    fn frames(&self) -> Option<&Frames> {
-        None
-    }
-    fn alloc(
-        &self,
-        _: &P,
-        _: &Pinned<'_>,
-        _: Level,
-        _: AllocFlags,
-        inner: impl FnOnce() -> Result<Clean, NoFrame>,
-    ) -> Result<Clean, NoFrame> {
-        let page = inner()?;
-        self.log.add(Event::Alloc(page.addr()));
-        Ok(page)
-    }
-    fn free_unlinked(&self, _: &P, _: &Pinned<'_>, page: &Clean) {
-        self.log.add(Event::FreeUnlinked(page.addr()));
-    }
-    fn flushed(&self, _: &P, _: &Pinned<'_>, pages: &Flushed) {
-        self.log.add(Event::Flushed(pages.len() as usize));
-    }
-    fn gather_end(&self, _: &P, _: &Pinned<'_>) {
-        self.log.add(Event::GatherEnd);
+    fn add_layer(&self, call: LayerCall) {
+        self.add(match call {
+            LayerCall::Allocated(_, Some(at)) => Event::Alloc(at),
+            LayerCall::FreeUnlinked(at) => Event::FreeUnlinked(at),
+            LayerCall::Flushed(pages) => Event::Flushed(pages),
+            LayerCall::GatherEnd => Event::GatherEnd,
+            _ => return,
+        });
     }
 }
 
@@ -148,11 +107,18 @@ macro_rules! machine {
         let log = Log::default();
         let $log = &log;
         let $freed = Mutex::new(Vec::new());
-        let free = || $host.frames().counts().free;
-        let recorder = Recorder::<$tagged> { log: $log, free: &free, free_at_invalidate: &$freed };
-        let policy = Layered::new(Logged { log: $log }, $host.plain().unwrap()).unwrap();
+        let mmu = TestMmu::<Mmus<false, false, $tagged>>::default();
+        mmu.before(|_, call| {
+            log.add_mmu(call);
+            // No frame may have come back yet.
+            if call.method() == Method::Invalidate {
+                $freed.lock().unwrap().push($host.frames().counts().free);
+            }
+        });
+        let layer = TestLayer::new(None, |_: &Pinned<'_>, call| log.add_layer(call));
+        let policy = Layered::new(layer, $host.plain().unwrap()).unwrap();
         let config = TlbConfig { costs: $costs, ..TlbConfig::new($cpus) };
-        let $m = HostMachine::with_tlb(&$host, policy, recorder, config, Delivery::AtOnce).unwrap();
+        let $m = HostMachine::with_tlb(&$host, policy, &mmu, config, Delivery::AtOnce).unwrap();
         $body
         $m.drain(&$slots);
         $host.audit().unwrap();
@@ -683,13 +649,11 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let log = Log::default();
-    let freed = Mutex::new(Vec::new());
-    let free = || 0;
-    let policy =
-        Layered::new(Logged { log: &log }, Layered::new(FailAt::new(), host.plain().unwrap()).unwrap())
-            .unwrap();
-    let recorder = Recorder::<false> { log: &log, free: &free, free_at_invalidate: &freed };
-    let m = HostMachine::new(&host, policy, recorder).unwrap();
+    let layer = TestLayer::new(None, |_: &Pinned<'_>, call| log.add_layer(call));
+    let policy = Layered::new(layer, Layered::new(FailAt::new(), host.plain().unwrap()).unwrap()).unwrap();
+    let mmu = TestMmu::new();
+    mmu.before(|_, call| log.add_mmu(call));
+    let m = HostMachine::new(&host, policy, &mmu).unwrap();
     let on = m.on(&pin).unwrap();
     let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
     tree.activate(on).unwrap();

@@ -2,7 +2,7 @@
 use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
-use ptarmigan::cpu::Refused;
+use ptarmigan::cpu::{CpuId, Refused};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, Sv39Napot, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
@@ -44,7 +44,7 @@ fn machine<'h>(host: &'h Host<X86_64>, tlbs: &'h KernelTlbs) -> impl SpaceMachin
 fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
     for seed in 0..4 {
         let host = host(2, 32);
-        let tlbs = KernelTlbs::new(2);
+        let tlbs = KernelTlbs::default();
         let m = machine(&host, &tlbs);
         let slots = host.slots();
         let pins = [slots[0].pin(), slots[1].pin()];
@@ -86,8 +86,8 @@ fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
             }
             // Both CPUs find the present pages, and have forgotten the old ones.
             for va in (START..START + 2 * LEAF).step_by(PAGE as usize) {
-                let cpu = rng.below(2) as usize;
-                let found = tlbs.access(&host, root, cpu, va).map(|(pfn, _)| pfn);
+                let cpu = rng.below(2) as u16;
+                let found = tlbs.access_kernel(CpuId(cpu), va, walk(&host, root, va)).map(|(pfn, _)| pfn);
                 assert_eq!(found, shown.get(&va).copied(), "{va:#x} on CPU {cpu}");
             }
             for area in &live {
@@ -109,7 +109,7 @@ fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
 #[test]
 fn an_area_that_memory_does_not_suffice_for_leaves_nothing_behind() {
     let host = host(1, 8);
-    let tlbs = KernelTlbs::new(1);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -134,7 +134,7 @@ fn an_area_that_memory_does_not_suffice_for_leaves_nothing_behind() {
 #[test]
 fn frames_of_a_device_stay_the_callers_and_protection_reaches_all_cpus() {
     let host = host(2, 8);
-    let tlbs = KernelTlbs::new(2);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let (pin, other) = (slots[0].pin(), slots[1].pin());
@@ -147,13 +147,14 @@ fn frames_of_a_device_stay_the_callers_and_protection_reaches_all_cpus() {
     for page in 0..8 {
         let va = area.start().0 + page * PAGE;
         for cpu in 0..2 {
-            let found = tlbs.access(&host, space.tree().root(), cpu, va);
+            let found = tlbs.access_kernel(CpuId(cpu), va, walk(&host, space.tree().root(), va));
             assert_eq!(found, Some((Pfn(block.pfn().0 + page as u32), NOTED)));
         }
     }
     areas.protect(on, &area, |attr| attr.without(Attr::WRITE)).unwrap();
     for cpu in 0..2 {
-        let (_, attr) = tlbs.access(&host, space.tree().root(), cpu, area.start().0).unwrap();
+        let shown = walk(&host, space.tree().root(), area.start().0);
+        let (_, attr) = tlbs.access_kernel(CpuId(cpu), area.start().0, shown).unwrap();
         assert!(!attr.has(Attr::WRITE), "CPU {cpu} still may write");
     }
     areas.free(m.on(&other).unwrap(), area).unwrap();
@@ -164,7 +165,7 @@ fn frames_of_a_device_stay_the_callers_and_protection_reaches_all_cpus() {
 #[test]
 fn what_cannot_be_done_is_refused_and_says_why() {
     let host = host(1, 16);
-    let tlbs = KernelTlbs::new(1);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -189,7 +190,7 @@ fn what_cannot_be_done_is_refused_and_says_why() {
     let Err(Refused { value: mut areas, error }) = areas.into_range() else { panic!("an area is left") };
     assert_eq!((error.areas, error.owed), (1, 0));
     let elsewhere = self::host(1, 16);
-    let its_tlbs = KernelTlbs::new(1);
+    let its_tlbs = KernelTlbs::default();
     let its = machine(&elsewhere, &its_tlbs);
     let its_slots = elsewhere.slots();
     let its_pin = its_slots[0].pin();
@@ -204,7 +205,7 @@ fn what_cannot_be_done_is_refused_and_says_why() {
 #[test]
 fn areas_that_show_memory_of_a_device_have_large_pages_where_its_frames_do() {
     let host = host(2, 64);
-    let tlbs = KernelTlbs::new(2);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();

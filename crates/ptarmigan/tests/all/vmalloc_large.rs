@@ -85,7 +85,7 @@ fn give<M: Machine>(on: On<'_, M>, frame: DataFrame) {
 #[test]
 fn an_area_of_64_mib_has_no_leaf_table_and_goes_with_one_flush() {
     let host = host(160);
-    let tlbs = KernelTlbs::new(1);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -111,7 +111,7 @@ fn an_area_of_64_mib_has_no_leaf_table_and_goes_with_one_flush() {
 #[test]
 fn blocks_are_shown_as_far_as_they_are_free_and_pages_beside_them() {
     let host = host(32);
-    let tlbs = KernelTlbs::new(1);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -165,7 +165,7 @@ fn blocks_are_shown_as_far_as_they_are_free_and_pages_beside_them() {
 #[test]
 fn tables_in_the_way_of_blocks_go_with_one_flush() {
     let host = host(32);
-    let tlbs = KernelTlbs::new(1);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -194,7 +194,7 @@ fn tables_in_the_way_of_blocks_go_with_one_flush() {
 #[test]
 fn an_area_without_a_place_for_large_pages_has_those_that_lie_in_it() {
     let host = host(32);
-    let tlbs = KernelTlbs::new(1);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -212,7 +212,7 @@ fn an_area_without_a_place_for_large_pages_has_those_that_lie_in_it() {
 #[test]
 fn an_area_that_memory_does_not_suffice_for_gives_its_blocks_back() {
     let host = host(16);
-    let tlbs = KernelTlbs::new(1);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -233,7 +233,7 @@ fn an_area_that_memory_does_not_suffice_for_gives_its_blocks_back() {
 #[test]
 fn no_block_is_taken_below_the_minimum_watermark_however_urgent_the_area_is() {
     let host = host(16);
-    let tlbs = KernelTlbs::new(1);
+    let tlbs = KernelTlbs::default();
     let m = machine(&host, &tlbs);
     let slots = host.slots();
     let pin = slots[0].pin();

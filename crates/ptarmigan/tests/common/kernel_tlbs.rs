@@ -1,62 +1,12 @@
 //! TLBs that hold the pages that the kernel has reached in its half.
 use ptarmigan::addr::{Pfn, PhysAddr};
-use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Entry, Format, Formats};
+use ptarmigan::format::{Attr, Entry, Format};
 use ptarmigan::page::Level;
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use ptarmigan_hosted::Host;
-use std::collections::HashMap;
-use std::sync::Mutex;
+use ptarmigan_hosted::test::{Refilled, TestMmu};
 
-/// TLBs of the kernel's half. They keep translations until they are told to forget them.
-pub struct KernelTlbs {
-    pub known: Mutex<Vec<HashMap<u64, (Pfn, Attr)>>>,
-    pub valid: Mutex<Vec<u64>>,
-}
-
-impl KernelTlbs {
-    pub fn new(cpus: usize) -> Self {
-        KernelTlbs { known: Mutex::new(vec![HashMap::new(); cpus]), valid: Mutex::default() }
-    }
-
-    /// An access of the kernel on `cpu`, which has a space with `root` loaded; returns the frame
-    /// that it reaches.
-    pub fn access<F: Format>(
-        &self,
-        host: &Host<F>,
-        root: PhysAddr,
-        cpu: usize,
-        va: u64,
-    ) -> Option<(Pfn, Attr)> {
-        let known = &mut self.known.lock().unwrap()[cpu];
-        if let Some(held) = known.get(&va) {
-            return Some(*held);
-        }
-        let found = walk(host, root, va)?;
-        known.insert(va, found);
-        Some(found)
-    }
-}
-
-// SAFETY: 1., 3. and 4. no translation of user space is held. 2. the CPU drops covered
-// translations. 5. it reaches one CPU. 6. it keeps neither. 7. `load` has no effect.
-unsafe impl Mmu for &KernelTlbs {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = true;
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        self.known.lock().unwrap()[pin.cpu().0 as usize].retain(|va, _| !scope.covers(*va));
-    }
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-    fn entry_became_valid(&self, _: &Pinned<'_>, entry: &ptarmigan::tlb::NewEntry) {
-        if entry.space.is_none() {
-            let pages = (0..entry.pages).map(|page| entry.va + (page << entry.shift));
-            self.valid.lock().unwrap().extend(pages);
-        }
-    }
-}
+/// TLBs that remember frames and permissions, of a machine that is told of new entries.
+pub type KernelTlbs = TestMmu<'static, Refilled, (Pfn, Attr)>;
 
 /// Walks to `va` from `root` on, as an MMU does.
 pub fn walk<F: Format>(host: &Host<F>, root: PhysAddr, va: u64) -> Option<(Pfn, Attr)> {

@@ -15,6 +15,7 @@ use ptarmigan::space::{Space, SpaceMachine};
 use ptarmigan::table::{KernelMap, TreeRef};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::test::{Call, MmuTraits, TestMmu};
 use ptarmigan_hosted::{CpuSlot, Delivery, Host, HostError, HostMachine};
 use ptarmigan_linux::{Historic, Rules};
 use ptarmigan_ptsan::SoftMmu;
@@ -247,6 +248,25 @@ pub fn watched_with<'w, 'h, F: Watchable, P: Policy>(
     let policy = Layered::new(WatchPages(watch), policy).unwrap();
     HostMachine::with_tlb(watch.host, policy, watch.tlb(), config, delivery)
         .expect("the host has memory for the TLB state")
+}
+
+/// MMUs that broadcast, are told of new entries, or drop links of tables by address.
+pub struct Mmus<const BROADCASTS: bool, const TOLD: bool = false, const TAGGED: bool = false>;
+
+impl<const B: bool, const TOLD: bool, const TAGGED: bool> MmuTraits for Mmus<B, TOLD, TAGGED> {
+    const BROADCASTS: bool = B;
+    const STRUCTURES: Structures = if TAGGED { Structures::Tagged } else { Structures::AnyInvalidation };
+    const NEEDS_ENTRY_VALID: bool = TOLD;
+}
+
+/// Whether the CPU is told to forget pages of a space.
+pub fn forgets_on(cpu: u16) -> impl Fn(&Call) -> bool {
+    move |call| matches!(call, Call::Invalidate(on, _) if on.0 == cpu)
+}
+
+/// Has CPU 1's next invalidation fail.
+pub fn fail_next(mmu: &TestMmu<'_>) {
+    mmu.before_next(forgets_on(1), |_| panic!("the MMU's code fails"));
 }
 
 /// Has a policy's `k`-th allocation fail.

@@ -50,7 +50,7 @@ fn calls<'k, M: Machine>(
 
 /// Runs a scenario; `attempt` also gets the frames of the host.
 fn scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
-    let (host, tlbs) = (host(), Tlbs::default());
+    let (host, tlbs) = (host(), tlbs());
     let m = machine!(host, tlbs);
     let cpus = host.slots();
     let pin = cpus[0].pin();
@@ -79,7 +79,7 @@ fn scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
     range.release(on, |_, _| {}).unwrap_or_else(|(e, _)| panic!("{e}"));
     assert_eq!(on.frames().reserved(), 0, "frames stay reserved");
     assert_eq!(in_use(on), before, "frames are lost");
-    assert!(tlbs.0.lock().unwrap().is_empty());
+    assert_eq!(tlbs.translations(), 0);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn large_pages_of_the_kernels_half_lose_no_frame_when_memory_ends() {
 
 #[test]
 fn the_flush_of_tables_that_unwound_comes_before_others_take_their_places() {
-    let (host, tlbs) = (host(), Tlbs::default());
+    let (host, tlbs) = (host(), tlbs());
     let m = machine!(host, tlbs);
     let cpus = host.slots();
     let pin = cpus[0].pin();

@@ -43,7 +43,7 @@ fn calls<'k, M: Machine>(tlbs: &Tlbs, on: On<'_, M>, areas: &mut Areas<'k>, live
 /// afterwards.
 fn scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) -> usize {
     let config = HostConfig { bytes: 16 << 20, low: 16 << 20, prefault: 0, ..HostConfig::default() };
-    let (host, tlbs) = (Host::new(config).unwrap(), Tlbs::default());
+    let (host, tlbs) = (Host::new(config).unwrap(), tlbs());
     let m = machine!(host, tlbs);
     let cpus = host.slots();
     let pin = cpus[0].pin();
@@ -78,7 +78,7 @@ fn scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) -> usize {
     release(on, areas.into_range().unwrap_or_else(|refused| panic!("{}", refused.error)));
     assert_eq!(on.frames().reserved(), 0, "frames stay reserved");
     assert_eq!(in_use(on), before, "frames are lost");
-    assert!(tlbs.0.lock().unwrap().is_empty());
+    assert_eq!(tlbs.translations(), 0);
     take_blocks(on).len()
 }
 

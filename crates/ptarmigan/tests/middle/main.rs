@@ -40,23 +40,21 @@ mod sleeping;
 mod spaces;
 
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
-use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Access, Attr, Formats, X86_64};
+use ptarmigan::cpu::CpuId;
+use ptarmigan::format::{Access, Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClass};
 use ptarmigan::highmem::local::{LocalMaps, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError};
 use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::table::{KernelRange, KernelSlots};
-use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::vmalloc::{Area, Vmalloc};
 use ptarmigan::window::{DirectMap, Window};
+use ptarmigan_hosted::test::{Method, Refilled, TestMmu};
 use ptarmigan_hosted::{Host, HostConfig, StoreSlots};
 use ptarmigan_linux::LinuxPool;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 
 const START: u64 = 0xffff_c000_0000_0000;
 const PAGE: u64 = 4096;
@@ -184,35 +182,29 @@ fn assert_passed(passed: &[(Point, usize)], expected: &[Point]) {
     }
 }
 
-/// The TLB of the one CPU: it keeps whatever it is not told to forget.
-#[derive(Default)]
-struct Tlbs(Mutex<HashMap<u64, u32>>);
+/// The TLB of the one CPU.
+type Tlbs = TestMmu<'static, Refilled>;
 
-impl Tlbs {
-    /// The CPU reads at `va`, where `pfn` is shown.
-    fn read(&self, va: u64, pfn: Pfn) {
-        let held = *self.0.lock().unwrap().entry(va).or_insert(pfn.0);
-        assert_eq!(held, pfn.0, "stale: the CPU reads another frame at {va:#x}");
-    }
+/// Makes a TLB whose code may fail.
+fn tlbs() -> Tlbs {
+    let tlbs = Tlbs::default();
+    tlbs.before(|_, call| match call.method() {
+        Method::InvalidateKernel => assert!(!fails(Point::BeforeFlush), "the machine fails"),
+        Method::EntryBecameValid => assert!(!fails(Point::NewEntry), "the machine fails"),
+        _ => {}
+    });
+    tlbs.after(|_, call| {
+        if call.method() == Method::InvalidateKernel {
+            assert!(!fails(Point::AfterFlush), "the machine fails");
+        }
+    });
+    tlbs
 }
 
-// SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
-// reaches one CPU, and walks no tables. 6. it keeps neither. 7. `load` does nothing.
-unsafe impl Mmu for &Tlbs {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = true;
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, _: &Pinned<'_>, scope: &Scope) {
-        assert!(!fails(Point::BeforeFlush), "the machine fails");
-        self.0.lock().unwrap().retain(|va, _| !scope.covers(*va));
-        assert!(!fails(Point::AfterFlush), "the machine fails");
-    }
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-    fn entry_became_valid(&self, _: &Pinned<'_>, _: &NewEntry) {
-        assert!(!fails(Point::NewEntry), "the machine fails");
-    }
+/// The CPU reads at `va`, where `pfn` is shown.
+fn read(tlbs: &Tlbs, va: u64, pfn: Pfn) {
+    let found = tlbs.access_kernel(CpuId(0), va, Some(pfn));
+    assert_eq!(found, Some(pfn), "stale: the CPU reads another frame at {va:#x}");
 }
 
 /// Slots that may fail.
@@ -266,7 +258,7 @@ fn store(host: &Host<X86_64>, n: usize) -> Failing<StoreSlots> {
 fn read_all(tlbs: &Tlbs, slots: &Failing<StoreSlots>) {
     for slot in 0..slots.len() {
         if let Some(pfn) = slots.0.frame(slot) {
-            tlbs.read(slots.page(slot), pfn);
+            read(tlbs, slots.page(slot), pfn);
         }
     }
 }
@@ -279,7 +271,7 @@ fn color_of(pfn: Pfn) -> usize {
 #[test]
 fn a_pool_of_slots_loses_none_and_shows_nothing_stale() {
     let passed = for_every_k(|attempt| {
-        let (host, tlbs) = (host(), Tlbs::default());
+        let (host, tlbs) = (host(), tlbs());
         let m = machine!(host, tlbs);
         let slots = store(&host, SLOTS);
         let config = PoolConfig { colors: 2, color_of, ..PoolConfig::new(1, SLOTS) };
@@ -314,7 +306,7 @@ fn a_pool_of_slots_loses_none_and_shows_nothing_stale() {
         drop(all);
         assert_eq!(pool.flush_unused(&pin).unwrap().pinned, 0);
         assert!((0..SLOTS).all(|slot| pool.state(slot) == 0 && slots.0.frame(slot).is_none()));
-        assert!(tlbs.0.lock().unwrap().is_empty());
+        assert_eq!(tlbs.translations(), 0);
     });
     assert_passed(&passed, &POINTS);
 }
@@ -322,7 +314,7 @@ fn a_pool_of_slots_loses_none_and_shows_nothing_stale() {
 #[test]
 fn the_pool_as_linux_has_it_loses_no_slot_and_shows_nothing_stale() {
     let passed = for_every_k(|attempt| {
-        let (host, tlbs) = (host(), Tlbs::default());
+        let (host, tlbs) = (host(), tlbs());
         let m = machine!(host, tlbs);
         let slots = store(&host, SLOTS);
         let mut boot = host.boot(1 << 16).unwrap();
@@ -356,7 +348,7 @@ fn the_pool_as_linux_has_it_loses_no_slot_and_shows_nothing_stale() {
         }
         pool.flush_unused(&pin).unwrap();
         assert!((0..SLOTS).all(|slot| pool.state(slot) == 0 && slots.0.frame(slot).is_none()));
-        assert!(tlbs.0.lock().unwrap().is_empty());
+        assert_eq!(tlbs.translations(), 0);
     });
     assert_passed(&passed, &POINTS[..5]);
 }
@@ -364,7 +356,7 @@ fn the_pool_as_linux_has_it_loses_no_slot_and_shows_nothing_stale() {
 #[test]
 fn local_maps_lose_no_slot_and_show_nothing_stale() {
     let passed = for_every_k(|attempt| {
-        let (host, tlbs) = (host(), Tlbs::default());
+        let (host, tlbs) = (host(), tlbs());
         let m = machine!(host, tlbs);
         let slots = store(&host, SLOTS);
         let mut boot = host.boot(1 << 16).unwrap();
@@ -442,7 +434,7 @@ fn read_pages<M: Machine>(tlbs: &Tlbs, on: On<'_, M>, range: &Range<'_>, at: u64
         if let Some((pfn, attr)) = range.query(on, VirtAddr(va))
             && attr.has(Attr::READ)
         {
-            tlbs.read(va, pfn);
+            read(tlbs, va, pfn);
         }
     }
 }
@@ -507,7 +499,7 @@ fn areas_of<'k, M: Machine>(
 
 /// Runs a scenario of areas; `attempt` also gets the frames of the host.
 fn areas_scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
-    let (host, tlbs) = (host(), Tlbs::default());
+    let (host, tlbs) = (host(), tlbs());
     let m = machine!(host, tlbs);
     let cpus = host.slots();
     let pin = cpus[0].pin();
@@ -537,7 +529,7 @@ fn areas_scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
     }
     release(on, areas.into_range().unwrap_or_else(|refused| panic!("{}", refused.error)));
     assert_eq!(in_use(on), before, "frames are lost");
-    assert!(tlbs.0.lock().unwrap().is_empty());
+    assert_eq!(tlbs.translations(), 0);
 }
 
 #[test]
@@ -587,7 +579,7 @@ fn range_calls<'k, M: Machine>(
 
 /// Runs a scenario of ranges; `attempt` also gets the frames of the host.
 fn ranges_scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
-    let (host, tlbs) = (host(), Tlbs::default());
+    let (host, tlbs) = (host(), tlbs());
     let m = machine!(host, tlbs);
     let cpus = host.slots();
     let pin = cpus[0].pin();
@@ -613,7 +605,7 @@ fn ranges_scenario(attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
     read_pages(&tlbs, on, &range, START, 2 * LEAF / PAGE);
     range.release(on, |_, _| {}).unwrap_or_else(|(e, _)| panic!("{e}"));
     assert_eq!(in_use(on), before, "frames are lost");
-    assert!(tlbs.0.lock().unwrap().is_empty());
+    assert_eq!(tlbs.translations(), 0);
 }
 
 #[test]
@@ -632,7 +624,7 @@ fn ranges_of_the_kernels_half_lose_no_frame_when_memory_ends() {
 #[test]
 fn kernel_slots_give_their_range_back_when_memory_ends_and_after_flushes_that_unwind() {
     let scenario = |attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())| {
-        let (host, tlbs) = (host(), Tlbs::default());
+        let (host, tlbs) = (host(), tlbs());
         let m = machine!(host, tlbs);
         let cpus = host.slots();
         let pin = cpus[0].pin();
@@ -655,7 +647,7 @@ fn kernel_slots_give_their_range_back_when_memory_ends_and_after_flushes_that_un
         let range = held.unwrap_or_else(|| host.kernel().claim(on, VirtAddr(START), LEAF).unwrap());
         range.release(on, |_, _| {}).unwrap_or_else(|(e, _)| panic!("{e}"));
         assert_eq!(in_use(on), before, "frames are lost");
-        assert!(tlbs.0.lock().unwrap().is_empty());
+        assert_eq!(tlbs.translations(), 0);
     };
     for left in 0..4 {
         scenario(&mut |frames, call| with_frames_left(frames, left, call));

@@ -1,6 +1,6 @@
 //! Each call that compares owners is given what belongs to another machine of the same shape. The
 //! list `models/owners` takes the comparisons out one by one: a test here fails for each.
-use crate::{Areas, LEAF, NORMAL, PAGE, RW, Range, SLOTS, START, Tlbs, color_of, high, host, store};
+use crate::{Areas, LEAF, NORMAL, PAGE, RW, Range, SLOTS, START, color_of, high, host, store, tlbs};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::{PerCpu, WrongMachine};
 use ptarmigan::format::{Access, Attr, X86_64};
@@ -251,7 +251,7 @@ fn flushes_and_switches_with_pins_and_spaces_of_another_machine_are_refused() {
 #[test]
 fn maps_of_high_frames_with_pins_of_another_machine_are_refused() {
     let hosts = [host(), host()];
-    let tlbs = [Tlbs::default(), Tlbs::default()];
+    let tlbs = [tlbs(), tlbs()];
     let m = machine!(hosts[0], tlbs[0]);
     let cpus = [hosts[0].slots(), hosts[1].slots()];
     let (pin, other) = (cpus[0][0].pin(), cpus[1][0].pin());

@@ -8,16 +8,17 @@ use ptarmigan::cpu::{CpuSet, NodeId, Pinned};
 use ptarmigan::format::{Format, Formats, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Construct, Flushed, Level};
+use ptarmigan::page::{Clean, Construct, Level};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{
-    Charge, Charged, Check, Layer, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source,
+    Charge, Charged, Check, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source,
 };
 use ptarmigan::space::{SpaceMachine, ZeroBlock};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
 use ptarmigan_hosted::Host;
+use ptarmigan_hosted::test::{LayerCall, TestLayer};
 use ptarmigan_ptsan::SoftMmu;
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -149,52 +150,21 @@ impl Check for Looks {
     }
 }
 
-/// A layer that unwinds in every method.
-pub struct Around<'h>(pub &'h Frames);
-
-// SAFETY: 1. the page is `inner`'s.
-unsafe impl<P: Policy> Layer<P> for Around<'_> {
-    fn frames(&self) -> Option<&Frames> {
-        Some(self.0)
-    }
-    fn alloc(
-        &self,
-        _: &P,
-        _: &Pinned<'_>,
-        _: Level,
-        _: AllocFlags,
-        inner: impl FnOnce() -> Result<Clean, NoFrame>,
-    ) -> Result<Clean, NoFrame> {
-        at(Point::Alloc);
-        inner()
-    }
-    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
-        at(Point::Freeing);
-    }
-    fn free_unlinked(&self, _: &P, _: &Pinned<'_>, _: &Clean) {
-        at(Point::FreeUnlinked);
-    }
-    fn flushed(&self, _: &P, _: &Pinned<'_>, _: &Flushed) {
-        at(Point::Flushed);
-    }
-    fn after_flushed(&self, _: &P, _: &Pinned<'_>) {
-        at(Point::FlushedAfter);
-    }
-    fn gather_end(&self, _: &P, _: &Pinned<'_>) {
-        at(Point::GatherEnd);
-    }
-    fn idle(&self, _: &P, _: &Pinned<'_>) {
-        at(Point::Idle);
-    }
-    fn end_interval(&self, _: &P, _: &Pinned<'_>) {
-        at(Point::EndInterval);
-    }
-    fn reclaim(&self, _: &P, _: &Pinned<'_>, _: NodeId, _: u32) {
-        at(Point::Reclaim);
-    }
-    fn drain(&self, _: &P, _: &Pinned<'_>) {
-        at(Point::Drain);
-    }
+/// Unwinds in every hook of a layer.
+fn around(_: &Pinned<'_>, call: LayerCall) {
+    at(match call {
+        LayerCall::Alloc(_) => Point::Alloc,
+        LayerCall::Freeing(..) => Point::Freeing,
+        LayerCall::FreeUnlinked(_) => Point::FreeUnlinked,
+        LayerCall::Flushed(_) => Point::Flushed,
+        LayerCall::AfterFlushed => Point::FlushedAfter,
+        LayerCall::GatherEnd => Point::GatherEnd,
+        LayerCall::Idle => Point::Idle,
+        LayerCall::EndInterval => Point::EndInterval,
+        LayerCall::Reclaim(..) => Point::Reclaim,
+        LayerCall::Drain => Point::Drain,
+        LayerCall::Allocated(..) | LayerCall::Adopted(_) => return,
+    });
 }
 
 /// A machine all of whose parts may unwind.
@@ -317,7 +287,7 @@ fn rough(
     let mut boot = host.boot(Charged::<&Accounts>::bytes(&frames.size())).unwrap();
     let charged = Charged::new(&mut boot, frames, X::LAYOUT, &accounts).unwrap();
     let policy = Layered::new(charged, lists).map_err(|e| e.error).unwrap();
-    let policy = Layered::new(Around(frames), policy).map_err(|e| e.error).unwrap();
+    let policy = Layered::new(TestLayer::new(Some(frames), around), policy).map_err(|e| e.error).unwrap();
     let policy = Layered::new(&mmu, policy).map_err(|e| e.error).unwrap();
     let config = TlbConfig { park: if parks { 8 } else { 0 }, ..TlbConfig::new(2) };
     type Tlbs<'h> = Tlb<Rough<&'h SoftMmu<'h, X>>>;

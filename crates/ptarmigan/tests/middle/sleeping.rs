@@ -1,6 +1,6 @@
 //! Callers that sleep for a slot, and windows on tables: a context, a waker or the code that knows
 //! the own CPU unwinds at the k-th pass. No place in a queue is left, and no slot is lost.
-use crate::{Point, SLOTS, Tlbs, color_of, fails, for_every_k_at, high, host, store};
+use crate::{Point, SLOTS, color_of, fails, for_every_k_at, high, host, store, tlbs};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::highmem::pool::{MaySleep, Pool, PoolConfig, Wake};
 use ptarmigan::highmem::tables::{DEPTH, OwnCpu, TableWindow};
@@ -52,7 +52,7 @@ impl Wake for RoughWake {
 fn a_pool_of_slots_keeps_no_place_for_a_caller_whose_sleep_or_waker_unwinds() {
     for point in [Point::Sleep, Point::Wake] {
         let passed = for_every_k_at(point, |attempt| {
-            let (host, tlbs) = (host(), Tlbs::default());
+            let (host, tlbs) = (host(), tlbs());
             let m = machine!(host, tlbs);
             let slots = store(&host, SLOTS);
             let config = PoolConfig { colors: 2, color_of, ..PoolConfig::new(1, SLOTS) };
@@ -85,7 +85,7 @@ fn a_pool_of_slots_keeps_no_place_for_a_caller_whose_sleep_or_waker_unwinds() {
 fn the_pool_as_linux_has_it_keeps_no_place_for_a_caller_whose_sleep_or_waker_unwinds() {
     for point in [Point::Sleep, Point::Wake] {
         let passed = for_every_k_at(point, |attempt| {
-            let (host, tlbs) = (host(), Tlbs::default());
+            let (host, tlbs) = (host(), tlbs());
             let m = machine!(host, tlbs);
             let slots = store(&host, SLOTS);
             let mut boot = host.boot(1 << 16).unwrap();

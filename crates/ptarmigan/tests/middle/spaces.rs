@@ -4,15 +4,16 @@ use crate::{NORMAL, Point, fails, for_every_k_at, with_frames_left};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, I386, MemoryType, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
+use ptarmigan::frames::Frames;
 use ptarmigan::machine::On;
-use ptarmigan::page::{Clean, Level};
-use ptarmigan::quicklist::{Layer, Layered, Policy};
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::space::{
     Access, Advice, AreaFlags, CollapseLimits, EmptyTables, LargePages, Space, SpaceMachine, Unmapping,
 };
 use ptarmigan::table::{Free, Sizes, Tree};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::test::{LayerCall, TestLayer};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{SoftMmu, Watchable};
 
@@ -22,27 +23,13 @@ const SPAN: u64 = 4 << 20;
 const BASE: u64 = SPAN;
 
 /// Unwinds when a table is handed out, and when one comes back.
-struct Unwinding<'h>(&'h Frames);
-
-// SAFETY: 1. the page is `inner`'s.
-unsafe impl<P: Policy> Layer<P> for Unwinding<'_> {
-    fn frames(&self) -> Option<&Frames> {
-        Some(self.0)
-    }
-    fn alloc(
-        &self,
-        _: &P,
-        _: &Pinned<'_>,
-        _: Level,
-        _: AllocFlags,
-        inner: impl FnOnce() -> Result<Clean, NoFrame>,
-    ) -> Result<Clean, NoFrame> {
-        assert!(!fails(Point::Alloc), "the layer fails");
-        inner()
-    }
-    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
-        assert!(!fails(Point::Freeing), "the layer fails");
-    }
+fn unwind(_: &Pinned<'_>, call: LayerCall) {
+    let point = match call {
+        LayerCall::Alloc(_) => Point::Alloc,
+        LayerCall::Freeing(..) => Point::Freeing,
+        _ => return,
+    };
+    assert!(!fails(point), "the layer fails");
 }
 
 fn pages(at: u64, n: u64) -> VirtRange {
@@ -393,7 +380,8 @@ fn scenario<F: Watchable, P: Policy>(
     attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut()),
 ) -> bool {
     let mmu = watched(host);
-    let unwinding = Layered::new(Unwinding(host.frames()), policy).map_err(|e| e.error).unwrap();
+    let unwinding =
+        Layered::new(TestLayer::new(Some(host.frames()), unwind), policy).map_err(|e| e.error).unwrap();
     let policy = Layered::new(&mmu, unwinding).map_err(|e| e.error).unwrap();
     let config = TlbConfig { park: if later { 64 } else { 0 }, ..TlbConfig::new(2) };
     let m = HostMachine::with_tlb(host, policy, &mmu, config, Delivery::AtOnce).unwrap();

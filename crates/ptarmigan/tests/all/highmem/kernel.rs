@@ -32,7 +32,7 @@ fn walk(host: &Host<X86_64>, va: u64) -> Option<(Pfn, Attr)> {
 #[test]
 fn a_pool_of_kernel_pages_shows_frames_to_every_walker_and_hides_them_after_a_sweep() {
     let host = host(2);
-    let tlbs = Tlbs::new(2);
+    let tlbs = Tlbs::new();
     let machine = machine(&host, &tlbs);
     let cpus = host.slots();
     let pins = pins(&cpus);
@@ -71,7 +71,7 @@ fn a_pool_of_kernel_pages_shows_frames_to_every_walker_and_hides_them_after_a_sw
 #[test]
 fn a_range_comes_back_when_slots_cannot_be_made() {
     let host = host(1);
-    let tlbs = Tlbs::new(1);
+    let tlbs = Tlbs::new();
     let machine = machine(&host, &tlbs);
     let cpus = host.slots();
     let pin = cpus[0].pin();

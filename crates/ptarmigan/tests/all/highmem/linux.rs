@@ -1,6 +1,8 @@
 //! The pool as Linux has it.
 use crate::common::Rng;
-use crate::highmem::machine::{Failing, HIGH, Tlbs, Wires, host, low, machine, store};
+use crate::highmem::machine::{
+    Failing, HIGH, Tlbs, Wires, flushed, host, is_flush, low, machine, read, store,
+};
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::highmem::pool::{PoolError, SweepCounts};
@@ -21,7 +23,7 @@ fn high(n: u32) -> Pfn {
 #[test]
 fn each_round_sweeps_all_slots_with_one_flush_of_the_whole_window() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 16));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 16));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
     // SAFETY: 1. slots of the host's memory. 2. new ones.
@@ -31,12 +33,12 @@ fn each_round_sweeps_all_slots_with_one_flush_of_the_whole_window() {
     let pin = cpus[0].pin();
     let pinned = pool.try_map(&pin, high(500)).unwrap();
     for n in 0..200 {
-        let before = tlbs.pages.load(Ordering::Relaxed);
+        let before = flushed(&tlbs).0;
         let base = pool.try_map(&pin, high(n)).unwrap();
         assert_ne!(base, pinned);
         // SAFETY: 1. mapped just now.
         assert_eq!(unsafe { pool.unmap(&pin, high(n)) }, Ok(true));
-        let pages = tlbs.pages.load(Ordering::Relaxed) - before;
+        let pages = flushed(&tlbs).0 - before;
         assert!(pages == 0 || pages == 16, "{pages} pages");
     }
     let counts = pool.counts();
@@ -55,7 +57,7 @@ fn each_round_sweeps_all_slots_with_one_flush_of_the_whole_window() {
 #[test]
 fn random_operations_keep_the_states_exact() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 24));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 24));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
     // SAFETY: 1. slots of the host's memory. 2. new ones.
@@ -85,7 +87,7 @@ fn random_operations_keep_the_states_exact() {
                 (count, shown) => {
                     let frame = shown.expect("shows a frame");
                     assert_eq!(count, users.get(&(frame.0 - HIGH)).copied().unwrap_or(0) + 1);
-                    tlbs.read(0, slots.page(slot), frame);
+                    read(&tlbs, 0, slots.page(slot), frame);
                 }
             }
         }
@@ -140,7 +142,7 @@ impl Model {
 
 fn compare(len: usize, seed: u64, steps: usize, rule: FlushRule) {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, len));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, len));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
     // SAFETY: 1. slots of the host's memory. 2. new ones.
@@ -154,7 +156,7 @@ fn compare(len: usize, seed: u64, steps: usize, rule: FlushRule) {
     for step in 0..steps {
         let n = rng.below(2 * len as u64) as u32;
         let slot = model.frames.iter().position(|frame| *frame == Some(n));
-        let pages = tlbs.pages.load(Ordering::Relaxed);
+        let pages = flushed(&tlbs).0;
         let flushes = model.flushes;
         match (rng.below(64), slot) {
             (0, _) => {
@@ -173,7 +175,7 @@ fn compare(len: usize, seed: u64, steps: usize, rule: FlushRule) {
             }
             _ => {}
         }
-        let flushed = tlbs.pages.load(Ordering::Relaxed) - pages;
+        let flushed = flushed(&tlbs).0 - pages;
         assert_eq!(flushed, (model.flushes - flushes) * len, "one flush of the window at step {step}");
         for slot in 0..len {
             assert_eq!(pool.state(slot), model.states[slot], "slot {slot} at step {step}");
@@ -206,7 +208,7 @@ fn with_pool<R>(
     f: impl FnOnce(&LinuxPool<'_, Wires<'_>, &Failing<StoreSlots>>, &Failing<StoreSlots>, &Tlbs, &Pinned<'_>) -> R,
 ) -> R {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), Failing::new(store(&host, 4)));
+    let (tlbs, slots) = (Tlbs::new(), Failing::new(store(&host, 4)));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
     // SAFETY: 1. slots of the host's memory. 2. new ones.
@@ -238,7 +240,7 @@ fn used(
 fn read_all(slots: &Failing<StoreSlots>, tlbs: &Tlbs) {
     for slot in 0..4 {
         if let Some(frame) = slots.slots.frame(slot) {
-            tlbs.read(0, slots.page(slot), frame);
+            read(tlbs, 0, slots.page(slot), frame);
         }
     }
 }
@@ -291,13 +293,13 @@ fn slots_are_owed_until_a_flush_has_ended() {
     with_pool(|pool, slots, tlbs, pin| {
         for round in 0..3 {
             used(pool, slots, tlbs, pin, 10 * round);
-            *tlbs.before.lock().unwrap() = Some(Box::new(|_| panic!("the machine fails")));
+            tlbs.before_next(is_flush, |_| panic!("the machine fails"));
             assert!(catch_unwind(AssertUnwindSafe(|| pool.flush_unused(pin))).is_err());
             // They show no frame, and are not usable.
             assert!((0..4).all(|slot| slots.slots.frame(slot).is_none() && pool.state(slot) == 1));
-            let pages = tlbs.pages.load(Ordering::Relaxed);
+            let pages = flushed(tlbs).0;
             used(pool, slots, tlbs, pin, 10 * round + 5);
-            assert_eq!(tlbs.pages.load(Ordering::Relaxed), pages + 4, "one flush of the window");
+            assert_eq!(flushed(tlbs).0, pages + 4, "one flush of the window");
         }
     });
 }
@@ -319,10 +321,10 @@ fn in_the_middle_of_a_flush_of_its_own_a_cpu_is_refused_and_does_not_wait_for_it
         let call: &'static dyn Fn(&Pinned<'_>) -> [Option<PoolError>; 3] =
             unsafe { std::mem::transmute(call) };
         let call = Sendable(call);
-        *tlbs.hook.lock().unwrap() = Some(Box::new(move |pin| {
+        tlbs.after_next(is_flush, move |pin| {
             let Sendable(call) = &call;
             its.lock().unwrap().push(call(pin));
-        }));
+        });
         pool.flush_unused(pin).unwrap();
         let busy = Some(PoolError::Refused(TlbRefusal::Busy(pin.cpu())));
         assert_eq!(*results.lock().unwrap(), [[busy; 3]]);
@@ -352,7 +354,7 @@ fn a_frame_has_no_more_users_than_can_be_counted() {
 fn linux_2_4_flushes_each_round_even_if_every_slot_has_a_user() {
     for (rule, more) in [(FlushRule::Stale, 0), (FlushRule::EveryRound, 2)] {
         let host = host(1);
-        let (tlbs, slots) = (Tlbs::new(1), store(&host, 8));
+        let (tlbs, slots) = (Tlbs::new(), store(&host, 8));
         let machine = machine(&host, &tlbs);
         let mut boot = host.boot(1 << 16).unwrap();
         // SAFETY: 1. slots of the host's memory. 2. new ones.
@@ -364,10 +366,10 @@ fn linux_2_4_flushes_each_round_even_if_every_slot_has_a_user() {
         for n in 0..8 {
             pool.try_map(&pin, high(n)).unwrap();
         }
-        let before = tlbs.pages.load(Ordering::Relaxed);
+        let before = flushed(&tlbs).0;
         // No slot is stale: all have users.
         assert_eq!(pool.try_map(&pin, high(9)), Err(PoolError::Exhausted { slots: 8 }));
-        let rounds = (tlbs.pages.load(Ordering::Relaxed) - before) / 8;
+        let rounds = (flushed(&tlbs).0 - before) / 8;
         assert!(if more == 0 { rounds == 0 } else { (1..=more).contains(&rounds) }, "{rule:?}: {rounds}");
         for n in 0..8 {
             // SAFETY: 1. mapped above.
@@ -380,7 +382,7 @@ fn linux_2_4_flushes_each_round_even_if_every_slot_has_a_user() {
 fn callers_of_the_pool_of_linux_sleep_until_a_slot_loses_its_last_user() {
     const WAITERS: usize = 3;
     let host = host(WAITERS + 1);
-    let (tlbs, slots) = (Tlbs::new(WAITERS + 1), store(&host, 8));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 8));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
     // SAFETY: 1. slots of the host's memory. 2. new ones.

@@ -1,5 +1,7 @@
 //! Local maps: order, overflow, task switches.
-use crate::highmem::machine::{BASE, Failing, HIGH, HostM, Tlbs, host, low, machine, pins, store};
+use crate::highmem::machine::{
+    BASE, Failing, HIGH, HostM, Tlbs, host, knows, low, machine, pins, read, store,
+};
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::X86_64;
@@ -29,7 +31,7 @@ fn local<'m, L: Slots>(
 #[test]
 fn guards_nest_and_each_cpu_has_slots_of_its_own() {
     let host = host(2);
-    let (tlbs, slots) = (Tlbs::new(2), store(&host, 8));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 8));
     let machine = machine(&host, &tlbs);
     let maps = local(&host, &machine, 4, &slots).unwrap();
     let cpus = host.slots();
@@ -55,12 +57,12 @@ fn guards_nest_and_each_cpu_has_slots_of_its_own() {
             assert_eq!(slots.frame(6), Some(high(9)));
         })
         .unwrap();
-        tlbs.read(1, slots.page(5), high(2));
+        read(&tlbs, 1, slots.page(5), high(2));
         drop(low);
         drop(inner);
-        assert!(!tlbs.knows(1, BASE + 5 * 4096) && slots.frame(5).is_none());
+        assert!(!knows(&tlbs, 1, BASE + 5 * 4096) && slots.frame(5).is_none());
         let _again = outer.map(high(7)).unwrap();
-        tlbs.read(1, slots.page(5), high(7));
+        read(&tlbs, 1, slots.page(5), high(7));
     })
     .unwrap();
     assert_eq!(maps.depth(&pins[1]), 0);
@@ -70,7 +72,7 @@ fn guards_nest_and_each_cpu_has_slots_of_its_own() {
 #[test]
 fn errors_leave_the_stack_as_it_was() {
     let (host, other) = (host(1), host(1));
-    let (tlbs, slots) = (Tlbs::new(1), Failing::new(store(&host, 3)));
+    let (tlbs, slots) = (Tlbs::new(), Failing::new(store(&host, 3)));
     let machine = machine(&host, &tlbs);
     let maps = local(&host, &machine, 3, &slots).unwrap();
     let (cpus, others) = (host.slots(), other.slots());
@@ -98,7 +100,7 @@ fn errors_leave_the_stack_as_it_was() {
 #[test]
 fn guards_of_a_window_go_in_any_order() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 4));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 4));
     let machine = machine(&host, &tlbs);
     let maps = local(&host, &machine, 4, &slots).unwrap();
     let cpus = host.slots();
@@ -119,7 +121,7 @@ fn guards_of_a_window_go_in_any_order() {
 #[test]
 fn a_task_finds_its_maps_again_after_a_switch() {
     let host = host(2);
-    let (tlbs, slots) = (Tlbs::new(2), store(&host, 8));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 8));
     let machine = machine(&host, &tlbs);
     let maps = local(&host, &machine, 4, &slots).unwrap();
     let cpus = host.slots();
@@ -131,13 +133,13 @@ fn a_task_finds_its_maps_again_after_a_switch() {
         let c = window.map(high(3).addr()).unwrap();
         drop(hole);
         for (slot, pfn) in [(0, high(1)), (2, high(3))] {
-            tlbs.read(0, slots.page(slot), pfn);
+            read(&tlbs, 0, slots.page(slot), pfn);
         }
         let mut task = TaskMaps::default();
         // SAFETY: 1. the guards are not used until the switch back.
         unsafe { maps.switch_out(&pins[0], &mut task) }.unwrap();
         assert_eq!((task.len(), maps.depth(&pins[0])), (2, 0));
-        assert!((0..4).all(|slot| slots.frame(slot).is_none() && !tlbs.knows(0, slots.page(slot))));
+        assert!((0..4).all(|slot| slots.frame(slot).is_none() && !knows(&tlbs, 0, slots.page(slot))));
         // Another task on that CPU.
         maps.scope(&pins[0], |other| {
             let _its = other.map(high(50)).unwrap();
@@ -160,7 +162,7 @@ fn a_task_finds_its_maps_again_after_a_switch() {
 #[test]
 fn forgotten_guards_are_an_error_at_the_next_switch_and_their_slots_come_back() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 4));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 4));
     let machine = machine(&host, &tlbs);
     let maps = local(&host, &machine, 4, &slots).unwrap();
     let cpus = host.slots();

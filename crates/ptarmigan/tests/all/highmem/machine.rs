@@ -1,17 +1,16 @@
 //! A machine whose TLBs remember the frames of slots until they are told to forget.
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr};
-use ptarmigan::cpu::{Pinned, Refused};
-use ptarmigan::format::{Formats, X86_64};
+use ptarmigan::cpu::{CpuId, Pinned, Refused};
+use ptarmigan::format::X86_64;
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolSetupError};
 use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
 use ptarmigan::machine::Machine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan::tlb::{CostModel, Scope, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
+use ptarmigan_hosted::test::{Call, Method, TestMmu};
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, StoreSlots, Wired};
 use ptarmigan_linux::Plain;
-use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where slots are, as flushes name them.
@@ -21,66 +20,32 @@ pub const HIGH: u32 = 1024;
 /// Frames in all.
 pub const FRAMES: u32 = 8192;
 
-type Hook = Box<dyn Fn(&Pinned<'_>) + Send>;
-
 /// TLBs that keep all translations.
-pub struct Tlbs {
-    known: Mutex<Vec<HashMap<u64, u32>>>,
-    /// Pages that were named to be forgotten, and requests to forget everything.
-    pub pages: AtomicUsize,
-    pub full: AtomicUsize,
-    /// Called once in the middle of a flush, before the CPU has forgotten anything.
-    pub before: Mutex<Option<Hook>>,
-    /// Called once in the middle of a flush, when the CPU has forgotten its part.
-    pub hook: Mutex<Option<Hook>>,
+pub type Tlbs = TestMmu<'static>;
+
+/// CPU `cpu` reads at `va`, where `pfn` is shown now.
+pub fn read(tlbs: &Tlbs, cpu: usize, va: u64, pfn: Pfn) {
+    let found = tlbs.access_kernel(CpuId(cpu as u16), va, Some(pfn));
+    assert_eq!(found, Some(pfn), "CPU {cpu} reads another frame at {va:#x}");
 }
 
-impl Tlbs {
-    pub fn new(cpus: usize) -> Self {
-        Tlbs {
-            known: Mutex::new(vec![HashMap::new(); cpus]),
-            pages: AtomicUsize::new(0),
-            full: AtomicUsize::new(0),
-            before: Mutex::new(None),
-            hook: Mutex::new(None),
-        }
-    }
-
-    /// CPU `cpu` reads at `va`, where `pfn` is shown now.
-    pub fn read(&self, cpu: usize, va: u64, pfn: Pfn) {
-        let known = &mut self.known.lock().unwrap()[cpu];
-        let held = *known.entry(va).or_insert(pfn.0);
-        assert_eq!(held, pfn.0, "CPU {cpu} reads another frame at {va:#x}");
-    }
-
-    pub fn knows(&self, cpu: usize, va: u64) -> bool {
-        self.known.lock().unwrap()[cpu].contains_key(&va)
-    }
+pub fn knows(tlbs: &Tlbs, cpu: usize, va: u64) -> bool {
+    tlbs.knows(CpuId(cpu as u16), va).is_some()
 }
 
-// SAFETY: 1., 3. and 4. no translation of user space is held. 2. the CPU drops covered
-// translations. 5. it reaches one CPU, and walks no tables. 6. it keeps neither. 7. `load` has no
-// effect.
-unsafe impl Mmu for &Tlbs {
-    const FORMATS: Formats = Formats::ANY;
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        let before = self.before.lock().unwrap().take();
-        if let Some(before) = before {
-            before(pin);
-        }
-        self.known.lock().unwrap()[usize::from(pin.cpu().0)].retain(|va, _| !scope.covers(*va));
-        self.pages.fetch_add(scope.len() as usize, Ordering::Relaxed);
-        self.full.fetch_add(usize::from(scope.is_full()), Ordering::Relaxed);
-        let hook = self.hook.lock().unwrap().take();
-        if let Some(hook) = hook {
-            hook(pin);
-        }
-    }
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+/// Whether the CPU is told to forget pages of the kernel's half.
+pub fn is_flush(call: &Call) -> bool {
+    call.method() == Method::InvalidateKernel
+}
+
+/// Returns the number of pages that were named to be forgotten, and of requests to forget
+/// everything.
+pub fn flushed(tlbs: &Tlbs) -> (usize, usize) {
+    let scopes: Vec<_> = tlbs.calls().iter().filter(|call| is_flush(call)).filter_map(Call::scope).collect();
+    (
+        scopes.iter().map(Scope::len).sum::<u64>() as usize,
+        scopes.iter().filter(|scope| scope.is_full()).count(),
+    )
 }
 
 pub type Wires<'t> = Wired<X86_64, &'t Tlbs>;

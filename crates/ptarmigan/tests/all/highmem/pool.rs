@@ -1,5 +1,7 @@
 //! States of slots, failures and the state after them.
-use crate::highmem::machine::{BASE, Failing, HIGH, Tlbs, host, low, machine, pins, pool, store};
+use crate::highmem::machine::{
+    BASE, Failing, HIGH, Tlbs, flushed, host, is_flush, knows, low, machine, pins, pool, read, store,
+};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::highmem::Slots;
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError, PoolSetupError, SweepCounts};
@@ -18,7 +20,7 @@ fn high(n: u32) -> Pfn {
 #[test]
 fn a_slot_is_usable_then_used_then_stale_and_usable_again_after_a_flush() {
     let host = host(2);
-    let (tlbs, slots) = (Tlbs::new(2), store(&host, SLOTS));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, SLOTS));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(2, SLOTS), &slots).unwrap();
     let cpus = host.slots();
@@ -37,12 +39,12 @@ fn a_slot_is_usable_then_used_then_stale_and_usable_again_after_a_flush() {
     // No user, but CPUs may know it: mapped again, it has the same address and needs no flush.
     assert_eq!((pool.state(slot), slots.frame(slot)), (1, Some(high(1))));
     drop(pool.try_map(&pins[1], high(1)).unwrap());
-    assert_eq!((pool.state(slot), tlbs.pages.load(Ordering::Relaxed)), (1, 0));
+    assert_eq!((pool.state(slot), flushed(&tlbs).0), (1, 0));
 
     let swept = pool.flush_unused(&pins[0]).unwrap();
     assert_eq!(swept, SweepCounts { stale: 1, pinned: 0, free: SLOTS - 1 });
     // One page on each of two CPUs.
-    assert_eq!((pool.state(slot), tlbs.pages.load(Ordering::Relaxed)), (0, 2));
+    assert_eq!((pool.state(slot), flushed(&tlbs).0), (0, 2));
     assert_eq!((slots.frame(slot), pool.address_of(high(1))), (None, None));
     let counts = pool.counts();
     assert_eq!((counts.sweeps, counts.idle_sweeps, counts.total.slots()), (2, 1, 2 * SLOTS));
@@ -51,7 +53,7 @@ fn a_slot_is_usable_then_used_then_stale_and_usable_again_after_a_flush() {
 #[test]
 fn low_frames_take_no_slot_and_frames_that_there_are_not_are_refused() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, SLOTS));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, SLOTS));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(1, SLOTS), &slots).unwrap();
     let cpus = host.slots();
@@ -74,7 +76,7 @@ fn low_frames_take_no_slot_and_frames_that_there_are_not_are_refused() {
 #[test]
 fn an_exhausted_pool_says_so_changes_nothing_and_a_slot_that_is_given_up_is_found() {
     let host = host(2);
-    let (tlbs, slots) = (Tlbs::new(2), store(&host, SLOTS));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, SLOTS));
     let machine = machine(&host, &tlbs);
     // All at hand or in the shared set of one CPU: the other finds the remaining ones.
     let pool = pool(&host, &machine, PoolConfig { batch: 1, ..PoolConfig::new(2, SLOTS) }, &slots).unwrap();
@@ -100,7 +102,7 @@ fn an_exhausted_pool_says_so_changes_nothing_and_a_slot_that_is_given_up_is_foun
 #[test]
 fn slots_that_the_machine_beneath_cannot_change_are_not_lost() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), Failing::new(store(&host, 8)));
+    let (tlbs, slots) = (Tlbs::new(), Failing::new(store(&host, 8)));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(1, 8), &slots).unwrap();
     let cpus = host.slots();
@@ -121,20 +123,20 @@ fn slots_that_the_machine_beneath_cannot_change_are_not_lost() {
 #[test]
 fn a_flush_that_unwinds_is_made_up_for_by_the_next_sweep() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 4));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 4));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(1, 4), &slots).unwrap();
     let cpus = host.slots();
     let pin = cpus[0].pin();
     let used = pool.try_map(&pin, high(0)).unwrap();
     drop(pool.try_map(&pin, high(1)).unwrap());
-    *tlbs.hook.lock().unwrap() = Some(Box::new(|_| panic!("the machine fails")));
+    tlbs.after_next(is_flush, |_| panic!("the machine fails"));
     assert!(catch_unwind(AssertUnwindSafe(|| pool.flush_unused(&pin))).is_err());
-    let pages = tlbs.pages.load(Ordering::Relaxed);
+    let pages = flushed(&tlbs).0;
     // Not one of the usable slots until it has been flushed.
     let swept = pool.flush_unused(&pin).unwrap();
     assert_eq!(swept, SweepCounts { stale: 1, pinned: 1, free: 2 });
-    assert_eq!(tlbs.pages.load(Ordering::Relaxed), pages + 1);
+    assert_eq!(flushed(&tlbs).0, pages + 1);
     drop(used);
     assert_eq!(pool.flush_unused(&pin).unwrap(), SweepCounts { stale: 1, pinned: 0, free: 3 });
 }
@@ -142,7 +144,7 @@ fn a_flush_that_unwinds_is_made_up_for_by_the_next_sweep() {
 #[test]
 fn in_the_middle_of_a_flush_what_needs_no_flush_works_and_the_rest_is_refused() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 4));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 4));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(1, 4), &slots).unwrap();
     let cpus = host.slots();
@@ -158,10 +160,10 @@ fn in_the_middle_of_a_flush_what_needs_no_flush_works_and_the_rest_is_refused() 
     // SAFETY: the reference is used in the sweep below, and not kept.
     let this: &'static Call<'static> = unsafe { std::mem::transmute(this) };
     let this = Sendable(this);
-    *tlbs.hook.lock().unwrap() = Some(Box::new(move |pin| {
+    tlbs.after_next(is_flush, move |pin| {
         let Sendable(call) = &this;
         *its.lock().unwrap() = Some(call(pin));
-    }));
+    });
     pool.flush_unused(&pin).unwrap();
     let inner = result.lock().unwrap().take().expect("the hook was called");
     assert_eq!(inner, Some(PoolError::Refused(ptarmigan::tlb::TlbRefusal::Busy(pin.cpu()))));
@@ -178,30 +180,30 @@ unsafe impl<T> Send for Sendable<T> {}
 #[test]
 fn stale_slots_are_flushed_exactly_and_once() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 256));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 256));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(1, 256), &slots).unwrap();
     let cpus = host.slots();
     let pin = cpus[0].pin();
     let live: Vec<_> = (0..256).map(|n| pool.try_map(&pin, high(n)).unwrap()).collect();
     for slot in 0..256 {
-        tlbs.read(0, slots.page(slot), slots.frame(slot).unwrap());
+        read(&tlbs, 0, slots.page(slot), slots.frame(slot).unwrap());
     }
     let gone = 77;
     let stale = (0..256).find(|slot| slots.frame(*slot) == Some(high(gone))).unwrap();
     let mut live = live;
     drop(live.remove(gone as usize));
     assert_eq!(pool.flush_unused(&pin).unwrap(), SweepCounts { stale: 1, pinned: 255, free: 0 });
-    assert_eq!((tlbs.pages.load(Ordering::Relaxed), tlbs.full.load(Ordering::Relaxed)), (1, 0));
+    assert_eq!(flushed(&tlbs), (1, 0));
     for slot in 0..256 {
-        assert_eq!(tlbs.knows(0, slots.page(slot)), slot != stale, "slot {slot}");
+        assert_eq!(knows(&tlbs, 0, slots.page(slot)), slot != stale, "slot {slot}");
     }
 }
 
 #[test]
 fn colors_have_slots_of_their_own() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 64));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 64));
     let machine = machine(&host, &tlbs);
     let config = PoolConfig { colors: 4, color_of: |pfn| pfn.0 as usize, ..PoolConfig::new(1, 64) };
     let pool = pool(&host, &machine, config, &slots).unwrap();
@@ -225,7 +227,7 @@ fn stale_slots_of_one_color_are_flushed_and_those_of_others_between_them_are_not
     // A chunk has 512 slots of one of two colours, every other one of 1,024.
     const N: usize = 2048;
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, N));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, N));
     let machine = machine(&host, &tlbs);
     let config = PoolConfig { colors: 2, color_of: |pfn| pfn.0 as usize, ..PoolConfig::new(1, N) };
     let pool = pool(&host, &machine, config, &slots).unwrap();
@@ -234,7 +236,7 @@ fn stale_slots_of_one_color_are_flushed_and_those_of_others_between_them_are_not
     let mut held: Vec<_> =
         (0..N as u32).map(|n| (high(n), Some(pool.try_map(&pin, high(n)).unwrap()))).collect();
     for slot in 0..N {
-        tlbs.read(0, slots.page(slot), slots.frame(slot).unwrap());
+        read(&tlbs, 0, slots.page(slot), slots.frame(slot).unwrap());
     }
     let stale = |pfn: Pfn| pfn.0 % 2 == 1 && !pfn.0.is_multiple_of(3);
     held.iter_mut().filter(|(pfn, _)| stale(*pfn)).for_each(|(_, page)| *page = None);
@@ -242,16 +244,16 @@ fn stale_slots_of_one_color_are_flushed_and_those_of_others_between_them_are_not
     let n = expected.iter().filter(|stale| **stale).count();
     let swept = SweepCounts { stale: n, pinned: N - n, free: 0 };
     assert_eq!(pool.flush_unused(&pin).unwrap(), swept);
-    assert_eq!((tlbs.pages.load(Ordering::Relaxed), tlbs.full.load(Ordering::Relaxed)), (n, 0));
+    assert_eq!(flushed(&tlbs), (n, 0));
     for (slot, stale) in expected.iter().enumerate() {
-        assert_eq!(tlbs.knows(0, slots.page(slot)), !stale, "slot {slot}");
+        assert_eq!(knows(&tlbs, 0, slots.page(slot)), !stale, "slot {slot}");
     }
 }
 
 #[test]
 fn shapes_that_do_not_work_are_refused() {
     let host = host(2);
-    let tlbs = Tlbs::new(2);
+    let tlbs = Tlbs::new();
     let machine = machine(&host, &tlbs);
     let new = |config: PoolConfig, n: usize| pool(&host, &machine, config, store(&host, n)).err();
     let config = PoolConfig::new(2, 64);
@@ -284,7 +286,7 @@ fn shapes_that_do_not_work_are_refused() {
 #[test]
 fn a_mixed_window_takes_slots_for_high_frames_only() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 2));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 2));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(1, 2), &slots).unwrap();
     let cpus = host.slots();

@@ -1,6 +1,6 @@
 //! Random operations against a model, with TLBs that remember (I11).
 use crate::common::Rng;
-use crate::highmem::machine::{HIGH, Tlbs, host, machine, pins, pool, store};
+use crate::highmem::machine::{HIGH, Tlbs, host, knows, machine, pins, pool, read, store};
 use ptarmigan::addr::Pfn;
 use ptarmigan::highmem::Slots;
 use ptarmigan::highmem::pool::{Mapped, PoolConfig, PoolError};
@@ -11,7 +11,7 @@ const CPUS: usize = 3;
 
 fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: usize) {
     let host = host(CPUS);
-    let (tlbs, slots) = (Tlbs::new(CPUS), store(&host, n));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, n));
     let machine = machine(&host, &tlbs);
     let color_of = |pfn: Pfn| pfn.0 as usize / 3;
     let config = PoolConfig { cpus: CPUS, colors, color_of, batch, low_water };
@@ -66,7 +66,7 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
                 let count = users.get(&frame.0).map_or(0, Vec::len);
                 assert_eq!(state as usize, count + 1, "slot {slot}");
                 for cpu in 0..CPUS {
-                    tlbs.read(cpu, slots.page(slot), frame);
+                    read(&tlbs, cpu, slots.page(slot), frame);
                 }
                 assert_eq!(pool.address_of(frame), Some(slots.address(slot)));
                 assert_eq!(slot % colors, color_of(frame) % colors);
@@ -74,7 +74,7 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
             // From a frame to no frame or to another one: not without having been forgotten.
             if was.1.is_some() && was.1 != frame && state == 0 {
                 assert!(
-                    (0..CPUS).all(|cpu| !tlbs.knows(cpu, slots.page(slot))),
+                    (0..CPUS).all(|cpu| !knows(&tlbs, cpu, slots.page(slot))),
                     "slot {slot} is known still"
                 );
             }

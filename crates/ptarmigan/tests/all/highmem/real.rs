@@ -8,7 +8,7 @@ use ptarmigan_hosted::{HighMemory, RealSlots};
 #[test]
 fn what_is_written_through_one_slot_is_read_through_the_next() {
     let host = host(1);
-    let tlbs = Tlbs::new(1);
+    let tlbs = Tlbs::new();
     let machine = machine(&host, &tlbs);
     let memory = HighMemory::new(Pfn(HIGH), FRAMES - HIGH).unwrap();
     let pool = pool(&host, &machine, PoolConfig::new(1, 4), RealSlots::new(memory, 4).unwrap()).unwrap();

@@ -36,7 +36,7 @@ impl<C: MaySleep> MaySleep for Telling<'_, C> {
 #[test]
 fn who_waits_in_vain_gets_an_error_in_time_and_leaves_the_queue() {
     let host = host(1);
-    let (tlbs, slots) = (Tlbs::new(1), store(&host, 2));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 2));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(1, 2), &slots).unwrap();
     let mut cpu = host.slot(0).unwrap();
@@ -60,7 +60,7 @@ fn who_waits_in_vain_gets_an_error_in_time_and_leaves_the_queue() {
 fn those_who_wait_are_served_in_order_and_before_newcomers() {
     const WAITERS: usize = 3;
     let host = host(WAITERS + 1);
-    let (tlbs, slots) = (Tlbs::new(WAITERS + 1), store(&host, 8));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 8));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(WAITERS + 1, 8), &slots).unwrap();
     let cpu = host.slot(0).unwrap();
@@ -115,7 +115,7 @@ fn cpus_that_map_the_same_few_frames_never_see_a_slot_change_under_them() {
     const CPUS: usize = 3;
     const FRAMES: u32 = 24;
     let host = host(CPUS);
-    let (tlbs, slots) = (Tlbs::new(CPUS), store(&host, 12));
+    let (tlbs, slots) = (Tlbs::new(), store(&host, 12));
     let machine = machine(&host, &tlbs);
     let pool = pool(&host, &machine, PoolConfig::new(CPUS, 12), &slots).unwrap();
     // Users of each frame, kept by themselves.
