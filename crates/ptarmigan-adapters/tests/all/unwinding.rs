@@ -3,7 +3,7 @@
 use ptarmigan::cpu::{NodeId, Pinned, WithPin};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClass};
-use ptarmigan::page::{FlushProof, Level};
+use ptarmigan::page::FlushProof;
 use ptarmigan::quicklist::{CheckConfig, Checked, Layered, ListsConfig, Policy, PolicyOn, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
