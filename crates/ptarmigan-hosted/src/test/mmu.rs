@@ -124,10 +124,10 @@ impl<T, V> Default for TestMmu<'_, T, V> {
 }
 
 impl<'h, T, V: Clone> TestMmu<'h, T, V> {
-    /// A program on the CPU accesses `va` in the space that the CPU has loaded, of which the tables
-    /// show `shown`. Returns the translation that the access takes: the one that the TLB remembers
-    /// under the number of the space, or else `shown`, which it remembers from then on. `None` if
-    /// it faults, or if no space is loaded.
+    /// Accesses `va` as a program on the CPU, in the space that the CPU has loaded, of which the
+    /// tables show `shown`. Returns the translation that the access takes: the one that the TLB
+    /// remembers under the number of the space, or else `shown`, which it remembers from then on.
+    /// `None` if it faults, or if no space is loaded.
     pub fn access(&self, cpu: CpuId, va: u64, shown: Option<V>) -> Option<V> {
         self.with(cpu, |tlb| {
             let number = tlb.loaded?.asid;
@@ -135,7 +135,8 @@ impl<'h, T, V: Clone> TestMmu<'h, T, V> {
         })
     }
 
-    /// As [`access`](Self::access), of the kernel in its own half, whatever the CPU has loaded.
+    /// Accesses `va` as the kernel in its own half, whatever the CPU has loaded; otherwise as
+    /// [`access`](Self::access).
     pub fn access_kernel(&self, cpu: CpuId, va: u64, shown: Option<V>) -> Option<V> {
         self.with(cpu, |tlb| find(&mut tlb.kernel, va, shown))
     }
