@@ -140,7 +140,7 @@ fn four_sparse_processes_exhaust_a_32nd_without_high_tables() {
 
 #[test]
 #[ignore = "takes 1.6 GiB of this host's memory"]
-fn 128_sparse_processes_exhaust_all_of_768_mib() {
+fn sparse_processes_exhaust_all_of_768_mib() {
     let nohigh = run(4096 * MIB, 768 * MIB, UserPte::NoHigh, 128);
     assert!((126..128).contains(&nohigh.processes), "{} of 128", nohigh.processes);
     assert!(nohigh.low_free < 2048, "{} of 196,608 frames are left", nohigh.low_free + MOST);
