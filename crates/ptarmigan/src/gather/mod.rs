@@ -29,7 +29,7 @@
 //!
 //! A table that is reused before the flush is written to by its new owner while an MMU walks it for
 //! the old one. Code must not be able to forget the flush, so that the types carry it: there is no
-//! way from [`Unhooked`](crate::page::Unhooked) to a list but through the proof of a flush.
+//! way from [`Unhooked`] to a list but through the proof of a flush.
 //!
 //! One flush for an operation, not one for each page, because the interrupt is the cost: a `munmap`
 //! of 512 pages would interrupt each CPU 512 times.
