@@ -124,3 +124,17 @@ fn run(cargo: &mut Command, package: &str) -> Result<(), String> {
     let status = cargo.status().map_err(|e| format!("cargo: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("{package} is not built: cargo ended with {status}")) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspaces_with_one_directory_have_the_same_profiles() {
+        let profiles = |workspace: &Path| {
+            let manifest = std::fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
+            toml::from_str::<toml::Table>(&manifest).unwrap()["profile"].clone()
+        };
+        assert_eq!(profiles(here()), profiles(&crate::linux()));
+    }
+}
