@@ -1,6 +1,6 @@
 // Shared by the build scripts of images, which include it.
 
-/// Hands a link script, by its path in `kernels`, to the linker of each binary.
+/// Hands a link script, by its path in the workspace, to the linker of each binary.
 #[allow(dead_code, reason = "a package has one binary, or several")]
 fn link(script: &str) {
     link_by("rustc-link-arg-bins=", script);

@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 /// Directories with pages.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 11] = [
     "docs",
     "book/src",
     "crates",
     "traces",
     "kernels",
+    "linux",
     "benches-vs-peers",
     "models",
     "fuzz",

@@ -21,8 +21,9 @@ pub struct LinesArgs {
     json: bool,
 }
 
-/// Directories of sources below the workspace; each child of `crates` and `kernels` is a part.
-const SOURCES: [&str; 4] = ["crates", "kernels", "bindings", "benches-vs-peers"];
+/// Directories of sources below the workspace. A directory without a crate of its own, as `crates`,
+/// has a part for each child.
+const SOURCES: [&str; 5] = ["crates", "kernels", "linux", "bindings", "benches-vs-peers"];
 
 /// Counts of a file, or of several.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 /// The limit, and the ceilings of crates that are above.
 const LIST: &str = "crates/xtask/lists/names.list";
-/// Directories whose crates are counted together, too: they are linked into one image.
-const TOGETHER: [&str; 1] = ["kernels"];
+/// Directories whose crates are counted together, too, as the first: they are in one image.
+const TOGETHER: [&[&str]; 1] = [&["kernels", "linux"]];
 
 /// Arguments of `names`.
 #[derive(Args)]
@@ -116,17 +116,18 @@ fn print_places(crates: &BTreeMap<PathBuf, Names>, of: &Path) -> Result<(), Stri
     if !of.is_dir() {
         return Err(format!("{} is not a directory", of.display()));
     }
-    for (name, places) in below(crates, of).several() {
+    for (name, places) in below(crates, &[of]).several() {
         let places = places.iter().map(|place| format!("{}:{}", place.file.display(), place.line));
         println!("{name}: {}", places.collect::<Vec<_>>().join(", "));
     }
     test_names::print(of)
 }
 
-/// Returns the names of all crates with their roots below a directory.
-fn below(crates: &BTreeMap<PathBuf, Names>, directory: &Path) -> Names {
+/// Returns the names of all crates with their roots below one of the directories.
+fn below(crates: &BTreeMap<PathBuf, Names>, directories: &[impl AsRef<Path>]) -> Names {
     let mut names = Names::default();
-    crates.iter().filter(|(root, _)| root.starts_with(directory)).for_each(|(_, of)| names.extend(of));
+    let is_below = |root: &Path| directories.iter().any(|directory| root.starts_with(directory));
+    crates.iter().filter(|(root, _)| is_below(root)).for_each(|(_, of)| names.extend(of));
     names
 }
 
@@ -139,14 +140,14 @@ fn check(crates: &BTreeMap<PathBuf, Names>) -> Result<bool, String> {
         println!("{name:<34} {all:>6} {several:>8} {percent:>8} {ceiling:>8}");
     };
     let mut counts = Vec::new();
-    let together = TOGETHER.map(|directory| (PathBuf::from(directory), below(crates, Path::new(directory))));
+    let together = TOGETHER.map(|directories| (PathBuf::from(directories[0]), below(crates, directories)));
     let together = together.iter().map(|(directory, names)| (directory, names));
     for (directory, names) in crates.iter().chain(together) {
         let ceiling = list.ceiling(directory).map_or_else(String::new, |ceiling| ceiling.to_string());
         row(&directory.display().to_string(), names, ceiling);
         counts.push((directory.clone(), names.percent()));
     }
-    row("all", &below(crates, Path::new("")), String::new());
+    row("all", &below(crates, &[""]), String::new());
     let passed = outcome::passed(&list.failures(&counts, "% of its type names defined more than once"));
     if !passed {
         eprintln!("`cargo xtask names DIRECTORY` lists the names below it with their places.");

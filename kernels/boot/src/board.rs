@@ -1,6 +1,7 @@
 //! Reads `boards.toml`.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde::Deserialize;
@@ -186,6 +187,12 @@ impl Linux {
 }
 
 impl Board {
+    /// Returns the directory of the workspace that has the package.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
+        if self.linux.is_some() { crate::linux() } else { crate::here().to_owned() }
+    }
+
     /// Returns the name of QEMU.
     #[must_use]
     pub fn qemu(&self) -> &str {

@@ -65,7 +65,7 @@ impl<'a> Image<'a> {
         let flags =
             format!("-Clinker={} -Clinker-flavor=ld.lld -Crelocation-model={model}", linker.display());
         let variable = board.target.to_uppercase().replace('-', "_");
-        let mut cargo = cargo(directory);
+        let mut cargo = cargo(&board.workspace(), directory);
         cargo.env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags);
         cargo.args(["build", "--quiet", "--profile", profile, "--target", &board.target, "-p", package]);
         if *has_lines {
@@ -92,25 +92,25 @@ pub fn target_directory() -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Returns cargo, in the workspace of the kernels, with a directory of builds.
+/// Returns cargo, in a workspace, with a directory of builds.
 #[must_use]
-pub fn cargo(directory: &Path) -> Command {
+pub fn cargo(workspace: &Path, directory: &Path) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(here()).env("CARGO_TARGET_DIR", directory);
+    cargo.current_dir(workspace).env("CARGO_TARGET_DIR", directory);
     FOREIGN.iter().for_each(|name| {
         cargo.env_remove(name);
     });
     cargo
 }
 
-/// Builds packages for the host, with optimisation; returns the directory of the results.
+/// Builds packages of a workspace for the host, optimised; returns the directory of the results.
 ///
 /// # Errors
 ///
 /// The build fails.
-pub fn build_for_host(directory: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+pub fn build_for_host(workspace: &Path, directory: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let host = host()?;
-    let mut cargo = cargo(directory);
+    let mut cargo = cargo(workspace, directory);
     cargo.args(["build", "--quiet", "--release", "--target", &host]);
     packages.iter().for_each(|package| {
         cargo.args(["-p", package]);
@@ -123,4 +123,18 @@ pub fn build_for_host(directory: &Path, packages: &[&str]) -> Result<PathBuf, St
 fn run(cargo: &mut Command, package: &str) -> Result<(), String> {
     let status = cargo.status().map_err(|e| format!("cargo: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("{package} is not built: cargo ended with {status}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspaces_with_one_directory_have_the_same_profiles() {
+        let profiles = |workspace: &Path| {
+            let manifest = std::fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
+            toml::from_str::<toml::Table>(&manifest).unwrap()["profile"].clone()
+        };
+        assert_eq!(profiles(here()), profiles(&crate::linux()));
+    }
 }

@@ -39,6 +39,18 @@ pub fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
+/// Returns the directory of the kernel for Linux programs, a workspace of its own.
+#[must_use]
+pub fn linux() -> PathBuf {
+    here().with_file_name("linux")
+}
+
+/// Returns the directory of the programs that it runs.
+#[must_use]
+pub fn programs() -> PathBuf {
+    linux().join("programs")
+}
+
 /// A directory for temporary files, which is removed when it is dropped.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);

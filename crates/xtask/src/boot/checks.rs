@@ -77,7 +77,7 @@ pub struct Check {
     /// The boards on which it is made; all if there are none.
     #[serde(default)]
     pub boards: Vec<String>,
-    /// A program of `kernels/programs` that is `/init`.
+    /// A program of `linux/programs` that is `/init`.
     pub program: Option<String>,
     /// More entries of the initial file system. `{here}` is the directory of the kernels,
     /// `{work}` a directory for temporary files with `small` (a program that ends at once),
@@ -329,7 +329,7 @@ mod tests {
         let text = repository::read(&kernel_boot::here().join("checks.toml")).unwrap();
         for check in parse(&text).unwrap() {
             check.boards.iter().for_each(|board| assert!(boards.named(board).is_ok(), "{board}"));
-            let source = check.program.map(|name| kernel_boot::here().join(format!("programs/{name}.c")));
+            let source = check.program.map(|name| kernel_boot::programs().join(format!("{name}.c")));
             assert!(source.is_none_or(|source| source.is_file()));
         }
         assert!(!read(Group::Image, "ppc32").unwrap().is_empty());

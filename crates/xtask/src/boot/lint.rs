@@ -1,19 +1,16 @@
 //! `cargo xtask boot lint`: lints each image for its own target. Lints do not link.
 use kernel_boot::board::{Board, Boards};
 use kernel_boot::image::{cargo, target_directory};
+use kernel_boot::{here, linux};
+use std::path::PathBuf;
 
-/// Packages that are linted with their tests, which run on the host.
-const HOSTED: [&str; 7] = [
-    "ptarmigan-kernel",
-    "ptarmigan-kernel-base",
-    "ptarmigan-kernel-x86",
-    "kernel-boot",
-    "kernel-counter",
-    "kernel-recorder",
-    "kernel-comparison",
-];
+/// Packages of `kernels` that are linted with their tests, which run on the host.
+const HOSTED: [&str; 5] =
+    ["ptarmigan-kernel-base", "ptarmigan-kernel-x86", "kernel-boot", "kernel-counter", "kernel-recorder"];
+/// Packages of `linux` that are.
+const HOSTED_LINUX: [&str; 2] = ["ptarmigan-kernel", "kernel-comparison"];
 
-/// Runs the lints of the workspace `kernels`, up to the first that fails.
+/// Runs the lints of the workspaces `kernels` and `linux`, up to the first that fails.
 ///
 /// # Errors
 ///
@@ -22,10 +19,14 @@ pub fn run() -> Result<(), String> {
     // An image that needs a nightly toolchain is linted by a job of its own.
     let boards = Boards::read()?;
     let boards = boards.board.iter().filter(|board| !board.core_from_source);
-    let mut all: Vec<String> = boards.flat_map(of_board).collect();
-    all.push(format!("--all-targets -p {}", HOSTED.join(" -p ")));
-    for words in all {
-        let mut command = cargo(&target_directory());
+    let of_boards =
+        boards.flat_map(|board| of_board(board).into_iter().map(|words| (board.workspace(), words)));
+    let mut all: Vec<(PathBuf, String)> = of_boards.collect();
+    for (workspace, packages) in [(here().to_owned(), &HOSTED[..]), (linux(), &HOSTED_LINUX)] {
+        all.push((workspace, format!("--all-targets -p {}", packages.join(" -p "))));
+    }
+    for (workspace, words) in all {
+        let mut command = cargo(&workspace, &target_directory());
         command.args(["clippy", "--quiet"]).args(words.split(' ')).args(["--", "-D", "warnings"]);
         let status = command.status().map_err(|e| format!("cargo: {e}"))?;
         if !status.success() {

@@ -5,7 +5,7 @@ use kernel_boot::board::{Board, Boards, Linux};
 use kernel_boot::debian::Debian;
 use kernel_boot::guest::{Boot, BootLimits, Ended};
 use kernel_boot::image::Image;
-use kernel_boot::{Scratch, archive, here, output};
+use kernel_boot::{Scratch, archive, here, output, programs};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ pub struct LinuxArgs {
     /// entries come on top.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Compiles kernels/programs/NAME.c, and runs it as /init.
+    /// Compiles linux/programs/NAME.c, and runs it as /init.
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
     /// One time-stamp count an instruction: `--icount shift=0`.
@@ -63,7 +63,7 @@ pub struct LinuxArgs {
     /// The programs of this repository, busybox, a C compiler: kernels/checks.toml.
     #[arg(long, group = "mode")]
     check: bool,
-    /// Debian programs of kernels/programs/debian.list, all or the ones that are named: each has to
+    /// Debian programs of linux/programs/debian.list, all or the ones that are named: each has to
     /// print its line and no error, and all frames have to come back.
     #[arg(long, group = "mode")]
     debian: bool,
@@ -173,7 +173,7 @@ pub fn run(args: &LinuxArgs) -> Result<ExitCode, String> {
     let mut entries: Vec<String> = args.root.iter().map(|root| format!("+{}", root.display())).collect();
     entries.extend(args.entries.iter().cloned());
     if let Some(name) = &args.program {
-        if !here().join("programs").join(name).with_extension("c").is_file() {
+        if !programs().join(name).with_extension("c").is_file() {
             return Err(format!("there is no programs/{name}.c"));
         }
         entries.push(format!("init={}", machine.program(name)?.display()));
@@ -241,11 +241,11 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// Compiles a program of `kernels/programs`, once.
+    /// Compiles a program of `linux/programs`, once.
     fn program(&self, name: &str) -> Result<PathBuf, String> {
         let out = self.work.file(&format!("program-{name}"));
         if !out.is_file() {
-            self.compile(&out, &[here().join(format!("programs/{name}.c")).display().to_string()])?;
+            self.compile(&out, &[programs().join(format!("{name}.c")).display().to_string()])?;
         }
         Ok(out)
     }
@@ -451,7 +451,7 @@ impl<'a> Machine<'a> {
     fn debian(&self, boot: &Boot, names: &[String]) -> Result<(), String> {
         let arch = self.linux.debian.as_deref();
         let arch = arch.ok_or_else(|| format!("there are no packages for {}", self.linux.arch))?;
-        let path = here().join("programs/debian.list");
+        let path = programs().join("debian.list");
         let text = crate::repository::read(&path)?;
         let rows: Vec<ListedProgram<'_>> = text.lines().filter_map(ListedProgram::of).collect();
         if let Some(name) = names.iter().find(|name| rows.iter().all(|row| row.name != **name)) {
@@ -531,7 +531,7 @@ fn with_library(name: &str, package: &Path) -> Result<Vec<String>, String> {
     let archives = entries.filter_map(|entry| Some(entry.ok()?.path().join("libtcc.a")));
     let archive = archives.into_iter().find(|path| path.is_file());
     let archive = archive.ok_or_else(|| format!("{} has no libtcc.a", directory.display()))?;
-    let source = here().join(format!("programs/{name}.c"));
+    let source = programs().join(format!("{name}.c"));
     let words = [
         format!("-I{}/usr/include", package.display()),
         source.display().to_string(),

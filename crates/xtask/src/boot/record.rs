@@ -82,8 +82,8 @@ impl Recording<'_> {
             ..Image::of(board)
         }
         .build()?;
-        let plugin =
-            build_for_host(&built.join("plugins"), &["kernel-recorder"])?.join("libkernel_recorder.so");
+        let plugin = build_for_host(here(), &built.join("plugins"), &["kernel-recorder"])?
+            .join("libkernel_recorder.so");
         let mailbox = mailbox(&objdump(&image, &["--syms"])?)
             .ok_or_else(|| format!("{} has no mailbox", image.display()))?;
 

@@ -132,7 +132,7 @@ mod tests {
             ("lib".to_owned(), package("crates/lib", &[], "")),
             ("lib-tests".to_owned(), package("crates/lib/tests", &["crates/lib"], "")),
             ("cli".to_owned(), package("crates/cli", &["crates/lib"], "")),
-            ("kernel".to_owned(), package("kernels/kernel", &["crates/cli"], "kernels")),
+            ("kernel".to_owned(), package("linux/kernel", &["crates/cli"], "linux")),
             ("other".to_owned(), package("crates/other", &[], "")),
         ]))
     }
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_change_of_a_test_or_a_kernel_is_its_own() {
         assert_eq!(selected(&["crates/lib/tests/all/a.rs"]).0, ["tests of lib-tests", "format"]);
-        assert_eq!(selected(&["kernels/kernel/src/a.rs"]).0, ["format", "boot", "whole kernel"]);
+        assert_eq!(selected(&["linux/kernel/src/a.rs"]).0, ["format", "boot", "whole kernel"]);
     }
 
     #[test]

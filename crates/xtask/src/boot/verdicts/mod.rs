@@ -8,7 +8,7 @@ use kernel_boot::board::{Board, Boards};
 use kernel_boot::debian::{Debian, LINUX_6_1, vmlinuz};
 use kernel_boot::guest::{Boot, BootLimits, Ended};
 use kernel_boot::image::Image;
-use kernel_boot::{Scratch, archive, here, output};
+use kernel_boot::{Scratch, archive, output, programs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ mod suite;
 ///
 /// Tests and Linux are fetched from Debian into caches outside of the repository;
 /// figures/kernel.toml has the sums. A test counts if Linux says pass or fail. The files
-/// kernels/programs/verdicts/SUITE.list have the differences that are known, with their reasons.
+/// linux/programs/verdicts/SUITE.list have the differences that are known, with their reasons.
 ///
 /// Exit status 0 if the differences are the known ones, 1 if one is new or gone, 2 on an error, 3
 /// if the tests or Linux cannot be had. A boot that takes more than KERNEL_TIMEOUT seconds (1800)
@@ -80,7 +80,7 @@ fn all(args: &VerdictsArgs) -> Result<bool, Problem> {
     let init = work.file("init");
     let mut command = linux.cc();
     command.args(["-O2", "-Wall", "-Werror", "-static", "-o"]).arg(&init);
-    output(command.arg(here().join("programs/verdicts/init.c"))).map_err(|why| {
+    output(command.arg(programs().join("verdicts/init.c"))).map_err(|why| {
         format!("{why}\ncannot make a static program: apt-get install {}", board.compiler_packages())
     })?;
     let guests = Guests { board, image, linux: vmlinuz(&theirs)?, init, work, shows: args.show };
@@ -179,7 +179,7 @@ impl Guests<'_> {
 
 /// Returns the file of known differences of a suite.
 fn list(suite: &str) -> PathBuf {
-    here().join("programs/verdicts").join(suite).with_extension("list")
+    programs().join("verdicts").join(suite).with_extension("list")
 }
 
 #[cfg(test)]

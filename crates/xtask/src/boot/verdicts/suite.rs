@@ -1,7 +1,7 @@
-//! Reads the suites of `kernels/programs/verdicts/suites.toml`, and makes their tests.
+//! Reads the suites of `linux/programs/verdicts/suites.toml`, and makes their tests.
 use crate::repository;
 use kernel_boot::debian::Debian;
-use kernel_boot::{here, output};
+use kernel_boot::{here, output, programs};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -99,7 +99,7 @@ impl Asked<'_> {
 ///
 /// A text that names the file, and the line or the field, if it cannot be read or is malformed.
 pub fn read() -> Result<Vec<Suite>, String> {
-    let path = here().join("programs/verdicts/suites.toml");
+    let path = programs().join("verdicts/suites.toml");
     let suites: Result<Suites, _> = toml::from_str(&repository::read(&path)?);
     suites.map(|suites| suites.suite).map_err(|e| format!("{}: {e}", path.display()))
 }

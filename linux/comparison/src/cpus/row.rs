@@ -25,7 +25,7 @@ pub struct CpuRow {
     pub cpus: u8,
     /// The thing that values are for.
     pub unit: String,
-    /// The kernel's counters by their keys (`kernels/programs/suites/cpus.c`).
+    /// The kernel's counters by their keys (`linux/programs/suites/cpus.c`).
     pub counts: BTreeMap<String, Each>,
     /// Pages that TLBs were told to forget, one by one, on all CPUs, and roots loaded: by QEMU's
     /// plugin, which counts both kernels alike.

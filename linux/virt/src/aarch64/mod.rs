@@ -25,8 +25,8 @@ pub use ptarmigan_kernel_base::aarch64::trap::{NUMBER, Registers};
 pub use ptarmigan_kernel_base::aarch64::virt::{VIRT, listen, seconds, typed};
 pub use sigcontext::{CONTEXT_BYTES, FRAME_BYTES};
 
-global_asm!(include_str!("../../../base/src/aarch64/boot.s"), mair = const Format::MAIR);
-global_asm!(include_str!("../../../base/src/aarch64/trap.s"));
+global_asm!(include_str!("../../../../kernels/base/src/aarch64/boot.s"), mair = const Format::MAIR);
+global_asm!(include_str!("../../../../kernels/base/src/aarch64/trap.s"));
 
 /// The calling convention of programs.
 pub const ABI: Abi = Abi::Aarch64;

@@ -70,29 +70,29 @@ const SOURCES: &[(&str, usize)] = &[
     ("crates/ptarmigan/src/error.rs", TABLES),
     ("crates/ptarmigan/src/any_error.rs", TABLES),
     ("crates/ptarmigan/src/lib.rs", TABLES),
-    ("kernels/kernel/src/memory/space.rs", ENTRY),
-    ("kernels/kernel/src/memory/user.rs", ENTRY),
-    ("kernels/kernel/src/memory/", DATA),
-    ("kernels/kernel/src/exec/", FILES),
-    ("kernels/kernel/src/fs/", FILES),
-    ("kernels/kernel/src/syscall/attributes.rs", FILES),
-    ("kernels/kernel/src/syscall/contents.rs", FILES),
-    ("kernels/kernel/src/syscall/directories.rs", FILES),
-    ("kernels/kernel/src/syscall/files.rs", FILES),
-    ("kernels/kernel/src/syscall/locks.rs", FILES),
-    ("kernels/kernel/src/syscall/poll.rs", FILES),
-    ("kernels/kernel/src/syscall/stat.rs", FILES),
-    ("kernels/kernel/src/syscall/terminal.rs", FILES),
-    ("kernels/kernel/src/task/run.rs", ENTRY),
-    ("kernels/kernel/src/task/", TASKS),
-    ("kernels/kernel/src/signal/", TASKS),
-    ("kernels/kernel/src/lock.rs", TASKS),
-    ("kernels/kernel/src/pointers.rs", TASKS),
-    ("kernels/kernel/src/timer.rs", TASKS),
-    ("kernels/kernel/src/", ENTRY),
-    ("kernels/linux-x86/src/mmu.rs", TABLES),
-    ("kernels/linux-x86/src/context.rs", TASKS),
-    ("kernels/linux-x86/src/", ENTRY),
+    ("linux/kernel/src/memory/space.rs", ENTRY),
+    ("linux/kernel/src/memory/user.rs", ENTRY),
+    ("linux/kernel/src/memory/", DATA),
+    ("linux/kernel/src/exec/", FILES),
+    ("linux/kernel/src/fs/", FILES),
+    ("linux/kernel/src/syscall/attributes.rs", FILES),
+    ("linux/kernel/src/syscall/contents.rs", FILES),
+    ("linux/kernel/src/syscall/directories.rs", FILES),
+    ("linux/kernel/src/syscall/files.rs", FILES),
+    ("linux/kernel/src/syscall/locks.rs", FILES),
+    ("linux/kernel/src/syscall/poll.rs", FILES),
+    ("linux/kernel/src/syscall/stat.rs", FILES),
+    ("linux/kernel/src/syscall/terminal.rs", FILES),
+    ("linux/kernel/src/task/run.rs", ENTRY),
+    ("linux/kernel/src/task/", TASKS),
+    ("linux/kernel/src/signal/", TASKS),
+    ("linux/kernel/src/lock.rs", TASKS),
+    ("linux/kernel/src/pointers.rs", TASKS),
+    ("linux/kernel/src/timer.rs", TASKS),
+    ("linux/kernel/src/", ENTRY),
+    ("linux/x86/src/mmu.rs", TABLES),
+    ("linux/x86/src/context.rs", TASKS),
+    ("linux/x86/src/", ENTRY),
     ("kernels/x86/src/hardware.rs", TABLES),
     ("kernels/x86/src/", ENTRY),
     ("kernels/base/src/", ENTRY),
@@ -111,8 +111,9 @@ pub fn group_of(path: &str, function: &str) -> Option<usize> {
 
 /// Returns the group of a source file. `None` if it is neither the library's nor the kernel's.
 fn group_of_file(path: &str) -> Option<usize> {
-    // Paths begin where the repository is, and may go up: `/x/kernels/../crates/…`.
-    let place = ["crates/ptarmigan/src/", "kernels/"].into_iter().find_map(|part| path.rfind(part))?;
+    // Paths begin where the repository is, and may go up: `/x/linux/../crates/…`.
+    let parts = ["crates/ptarmigan/src/", "kernels/", "linux/"];
+    let place = parts.into_iter().filter_map(|part| path.rfind(part)).max()?;
     let path = &path[place..];
     SOURCES.iter().find(|(start, _)| path.starts_with(start)).map(|(_, group)| *group)
 }
@@ -149,8 +150,8 @@ mod tests {
         let mut files = Vec::new();
         for directory in [
             "crates/ptarmigan/src",
-            "kernels/kernel/src",
-            "kernels/linux-x86/src",
+            "linux/kernel/src",
+            "linux/x86/src",
             "kernels/x86/src",
             "kernels/base/src",
         ] {
@@ -170,14 +171,16 @@ mod tests {
     #[test]
     fn files_are_found_wherever_the_repository_is() {
         for (path, group) in [
-            ("/x/kernels/../crates/ptarmigan/src/table/unmap.rs", Some(TABLES)),
-            ("/x/kernels/kernel/src/fs/pipe.rs", Some(FILES)),
+            ("/x/linux/../crates/ptarmigan/src/table/unmap.rs", Some(TABLES)),
+            ("/x/linux/kernels/x86/src/hardware.rs", Some(TABLES)),
+            ("/x/kernels/linux/kernel/src/lock.rs", Some(TASKS)),
+            ("/x/linux/kernel/src/fs/pipe.rs", Some(FILES)),
             ("kernel/src/task/run.rs", None),
             ("/rustc/1/library/core/src/ptr/mod.rs", None),
         ] {
             assert_eq!(group_of_file(path), group, "{path}");
         }
-        let image = "/x/kernels/linux-x86/src/x86_64/mod.rs";
+        let image = "/x/linux/x86/src/x86_64/mod.rs";
         assert_eq!(group_of(image, "kernel_linux_x86::arch::clear_page"), Some(DATA));
         assert_eq!(group_of(image, "kernel_linux_x86::arch::save"), Some(ENTRY));
         assert_eq!(group_of("/rustc/1/library/core/src/ptr/mod.rs", "x::clear_page"), None);

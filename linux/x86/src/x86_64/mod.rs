@@ -23,10 +23,10 @@ use crate::registers::Registers;
 pub use ptarmigan_kernel_x86::loader::{pvh as entries, pvh_places as places};
 pub use registers::{ABI, CALL, Format};
 
-global_asm!(include_str!("../../../x86/src/start.s"), include_str!("boot.s"));
-global_asm!(include_str!("../../../x86/src/stubs.s"), include_str!("trap.s"));
+global_asm!(include_str!("../../../../kernels/x86/src/start.s"), include_str!("boot.s"));
+global_asm!(include_str!("../../../../kernels/x86/src/stubs.s"), include_str!("trap.s"));
 global_asm!(
-    ".code32", include_str!("../../../x86/src/check.s"), ".code64",
+    ".code32", include_str!("../../../../kernels/x86/src/check.s"), ".code64",
     features = const FEATURES, extended = const EXTENDED
 );
 

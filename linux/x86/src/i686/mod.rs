@@ -24,10 +24,10 @@ pub use ptarmigan_kernel_x86::loader::{multiboot as entries, multiboot_places as
 pub use registers::{ABI, CALL, Format};
 pub use windows::{Window, print_counts, window, with as with_high};
 
-global_asm!(include_str!("../../../x86/src/start.s"), include_str!("boot.s"));
-global_asm!(include_str!("../../../x86/src/stubs.s"), include_str!("trap.s"));
+global_asm!(include_str!("../../../../kernels/x86/src/start.s"), include_str!("boot.s"));
+global_asm!(include_str!("../../../../kernels/x86/src/stubs.s"), include_str!("trap.s"));
 global_asm!(include_str!("memory.s"));
-global_asm!(include_str!("../../../x86/src/check.s"), features = const FEATURES, extended = const EXTENDED);
+global_asm!(include_str!("../../../../kernels/x86/src/check.s"), features = const FEATURES, extended = const EXTENDED);
 
 /// Features that the CPU must have: time-stamp counter, model-specific registers, PAE, CMPXCHG8B, a
 /// local interrupt controller, FXSAVE, SSE; pages that are not executable.

@@ -34,7 +34,7 @@ use clap::Parser;
 use kernel_boot::board::Boards;
 use kernel_boot::debian::Debian;
 use kernel_boot::image::Image;
-use kernel_boot::{Scratch, archive, here};
+use kernel_boot::{Scratch, archive, programs};
 
 use cases::MeasuredProgram;
 use contender::{Contender, TargetArch};
@@ -131,8 +131,8 @@ fn prepare(
 ) -> Result<Files, String> {
     let program = work.file(&format!("init-{arch}"));
     let source = match &options.suite {
-        Some(suite) => here().join("programs/suites").join(suite.trim_end_matches("-like")),
-        None => here().join("programs").join(&options.program),
+        Some(suite) => programs().join("suites").join(suite.trim_end_matches("-like")),
+        None => programs().join(&options.program),
     };
     let boards = Boards::read()?;
     let (board, linux) = boards.linux(arch.kernel())?;

@@ -1,7 +1,7 @@
 /* The marks of a program's operations for QEMU's plugin (kernels/tools/counter): an instruction
  * without effect says which case begins, and another one which ends. A program has 63 cases at the
  * most, numbered from 0, and six unless it says so. Those of faults.c and large.c, and their
- * operations, are also listed in kernels/comparison/src/cases.rs; suites (suites/suite.h) print
+ * operations, are also listed in linux/comparison/src/cases.rs; suites (suites/suite.h) print
  * their own. */
 #include "arch.h"
 

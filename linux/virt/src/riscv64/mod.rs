@@ -28,8 +28,8 @@ pub use ptarmigan_kernel_base::riscv::trap::Registers;
 pub use ptarmigan_kernel_base::riscv::virt::{VIRT, listen, seconds, typed};
 pub use sigcontext::{CONTEXT_BYTES, FRAME_BYTES};
 
-global_asm!(include_str!("../../../base/src/riscv/boot.s"));
-global_asm!(include_str!("../../../base/src/riscv/trap.s"));
+global_asm!(include_str!("../../../../kernels/base/src/riscv/boot.s"));
+global_asm!(include_str!("../../../../kernels/base/src/riscv/trap.s"));
 global_asm!(include_str!("floats.s"));
 
 /// The calling convention of programs.

@@ -1,4 +1,4 @@
-//! Reads the results that a suite's program prints at its end (`kernels/programs/suites/suite.h`).
+//! Reads the results that a suite's program prints at its end (`linux/programs/suites/suite.h`).
 
 /// A case, as its program has run it.
 #[derive(Debug, PartialEq)]

@@ -1,9 +1,0 @@
-//! Hands the target's link script to the linker.
-
-include!("../base/image.rs");
-
-fn main() {
-    let riscv = std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "riscv64");
-    link(if riscv { "base/src/riscv/link.ld" } else { "base/src/aarch64/link.ld" });
-    println!("cargo:rerun-if-changed=../base/src");
-}
