@@ -9,7 +9,12 @@ extern crate std;
 #[cfg(target_arch = "aarch64")]
 pub mod aarch64;
 pub mod board;
-#[cfg(any(target_arch = "aarch64", target_arch = "loongarch64", target_arch = "riscv64"))]
+#[cfg(any(
+    target_arch = "aarch64",
+    target_arch = "loongarch64",
+    target_arch = "powerpc",
+    target_arch = "riscv64"
+))]
 pub mod direct;
 pub mod fdt;
 pub mod lock;
