@@ -132,7 +132,7 @@ pub fn round(seed: Word, round: Word) {
     anonymous(seed, round);
     between();
     forked(seed, round);
-    if round % 8 == 0 {
+    if round.is_multiple_of(8) {
         denied();
     }
     munmap(OWN, OWN_LEN);
@@ -175,14 +175,14 @@ fn anonymous(seed: Word, round: Word) {
 /// Fork, and copy-on-write in both directions: in even rounds the parent writes first, in odd ones
 /// the child.
 fn forked(seed: Word, round: Word) {
-    let parent_first = round % 2 == 0;
+    let parent_first = round.is_multiple_of(2);
     let child = must(call(abi::FORK, 0, 0, 0));
     if child == 0 {
         child_begins(parent_first);
         for page in 0..OWN_PAGES {
             // Written at one end, so that the other end shows whether the page was copied.
             let old = value(seed, round, page);
-            if (page + round) % 3 == 0 {
+            if (page + round).is_multiple_of(3) {
                 check(abi::CHECK_CHILD, read(own(page)), old);
             }
             write(own(page), !old);
