@@ -5,6 +5,7 @@ use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::frames::MemoryRun;
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
+use ptarmigan::tlb::CostModel;
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
 use ptarmigan_kernel_base::once_cell::OnceCell;
@@ -12,13 +13,45 @@ use ptarmigan_kernel_base::program::Program;
 use ptarmigan_kernel_base::tasks::Port;
 use ptarmigan_kernel_base::{Failed, fail, machine};
 
-use crate::arch::machine::{COSTS, Format, Layer, Mmus, asids, finish, kept, mmus, with_kernel_half};
-use crate::cpus::BarePort;
+use crate::arch::machine::{Format, Mmus};
+use crate::cpus::{BarePort, TableLayer, table_layer};
 
 /// All parts together.
-pub type Machine = machine::Machine<Format, Mmus, Program, Layer>;
+pub type Machine = machine::Machine<Format, Mmus, Program, TableLayer>;
 /// The parts that the library makes.
 pub type Parts = machine::Parts<Format, Mmus, Program>;
+/// The settings by which it makes them.
+pub type Plan<'a> = Setup<'a, DirectMap, Mmus, Program>;
+
+/// The board of the architecture.
+pub struct Board;
+
+/// Parts of the machine that an architecture brings.
+pub trait BoardMachine {
+    /// The prices of invalidations.
+    const COSTS: CostModel;
+
+    /// Makes the MMUs.
+    fn mmus() -> Mmus;
+    /// Returns the number of ASIDs that are used, beside the kernel's number 0.
+    fn asids() -> u16;
+    /// Says where the kernel's half of roots comes from. Here it is empty.
+    fn with_kernel_half(plan: Plan<'_>) -> Plan<'_> {
+        plan
+    }
+    /// Makes trees of the kernel's own, before all frames are counted.
+    ///
+    /// # Safety
+    ///
+    /// 1. It is called once, while one CPU runs.
+    unsafe fn make_trees(_: &'static Parts) -> Result<(), Failed> {
+        Ok(())
+    }
+    /// Returns the number of tables of the kernel's half that stay.
+    fn kept() -> usize {
+        0
+    }
+}
 
 static KERNEL: Kernel<Format, DirectMap, Mmus, Program> = Kernel::new();
 static MACHINE: OnceCell<Machine> = OnceCell::new();
@@ -61,19 +94,19 @@ pub use crate::arch::machine::program;
 /// 2. It is called once, while one CPU runs.
 pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
     let memory = [MemoryRun::new(start..end)];
-    let setup = Setup::direct_map(&memory, direct(0), DIRECT_MAP_LIMIT, mmus())?
+    let setup = Setup::direct_map(&memory, direct(0), DIRECT_MAP_LIMIT, Board::mmus())?
         .objects(program())
         .cpus(cpus)
-        .asids(asids())
-        .costs(COSTS);
+        .asids(Board::asids())
+        .costs(Board::COSTS);
     // SAFETY: 1. and 2. Point 1 of the caller's; every space has the direct map for good. 3. Roots
     // have no kernel's half, or that of a root of the kernel's own with tables that are statics.
-    unsafe { KERNEL.set_up(with_kernel_half(setup))? };
+    unsafe { KERNEL.set_up(Board::with_kernel_half(setup))? };
     let Some(parts) = KERNEL.parts() else { fail(format_args!("used before it was set up")) };
     // SAFETY: 1. Point 2 of the caller's.
-    let layer = unsafe { finish(parts)? };
+    unsafe { Board::make_trees(parts)? };
     // SAFETY: 1. Point 2 of the caller's.
-    unsafe { MACHINE.set(Machine::new(parts, layer)) };
+    unsafe { MACHINE.set(Machine::new(parts, table_layer(parts))) };
     Ok(())
 }
 
@@ -84,5 +117,5 @@ pub fn drain(all: bool) {
 
 /// Checks, after every CPU has drained its lists, that every frame is back.
 pub fn check_balance() {
-    machine().check_balance(kept());
+    machine().check_balance(Board::kept());
 }

@@ -6,14 +6,15 @@ use ptarmigan::format::Access;
 use ptarmigan::machine::On;
 use ptarmigan::space::SharedSpace;
 use ptarmigan_kernel_base::direct::{direct, physical};
+use ptarmigan_kernel_base::machine::NoLayer;
 use ptarmigan_kernel_base::raw::Raw;
 use ptarmigan_kernel_base::tasks::{self, Port, Trap};
 use ptarmigan_kernel_base::{board, fail_if, negative_controls as parts, pass, say};
 
 use crate::arch::machine::{Format, PAGE};
 use crate::arch::trap::{self, Registers};
-use crate::arch::{self, negative_controls};
-use crate::machine::{self, Machine, on, pin};
+use crate::arch::{BOARD, negative_controls};
+use crate::machine::{self, Board, Machine, Parts, on, pin};
 
 /// First address behind the memory that is used.
 const MEMORY: u64 = 128 << 20;
@@ -32,10 +33,45 @@ unsafe extern "C" {
     static image_end: u8;
 }
 
+/// Parts of the CPU that an architecture brings.
+pub trait BoardCpus {
+    /// The name of the architecture.
+    const NAME: &str;
+    /// Where the stacks of programs end.
+    const STACK_END: u64;
+
+    /// Prepares the MMU, with tables of its own on the memory from `start` on. Returns the end of
+    /// these.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nobody else uses that memory, now or later, and it is in the direct map.
+    /// 2. It is called once, before the library is set up.
+    unsafe fn before_set_up(start: u64) -> u64;
+    /// Checks pages of the kernel's own.
+    fn check_kernel_half() {}
+    /// Checks, when all frames are back, that no page is left in tables of the MMU's own.
+    fn check_balance() {}
+    /// Runs `f`, which runs programs.
+    fn around_programs(f: impl FnOnce()) {
+        f();
+    }
+    /// Prints the counts, and checks that the run was meaningful.
+    fn report();
+    /// Returns whether a page that was missed is there: see [`Port::refills`].
+    fn refills(
+        space: &SharedSpace<Format>,
+        on: On<'_, Machine>,
+        va: VirtAddr,
+        access: Access,
+        protected: bool,
+    ) -> bool;
+}
+
 /// Runs all checks. The assembly calls it.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main() -> ! {
-    board::use_board(&arch::BOARD);
+    board::use_board(&BOARD);
     // SAFETY: 1. The loader has put them into memory below the image, which is never written to.
     let arguments = unsafe { parts::arguments(direct(ARGUMENTS)) };
     let names_parts = arguments.split_ascii_whitespace().all(|word| word.starts_with("without="));
@@ -44,14 +80,14 @@ extern "C" fn kernel_main() -> ! {
         format_args!("unknown boot argument: {arguments}"),
     );
     let start = physical(&raw const image_end).next_multiple_of(PAGE);
-    say!("{}, memory from {start:#x} to {MEMORY:#x}", arch::NAME);
+    say!("{}, memory from {start:#x} to {MEMORY:#x}", Board::NAME);
     // SAFETY: 1. The board has that memory; it is behind the image, and there is no firmware. 2. It
     // is called here alone.
-    let start = unsafe { arch::before_set_up(start) };
+    let start = unsafe { Board::before_set_up(start) };
     // SAFETY: 1. and 2. As above: the architecture's own memory is before `start`.
     let Ok(()) = unsafe { machine::set_up(start, MEMORY, 1) };
 
-    arch::check_kernel_half();
+    Board::check_kernel_half();
     check_balance();
 
     // One program; then several at once, each with children of its own.
@@ -60,23 +96,31 @@ extern "C" fn kernel_main() -> ! {
 
     check_balance();
     say!("all frames are back");
-    arch::report();
+    Board::report();
     pass()
 }
 
 fn check_balance() {
     machine::drain(true);
     machine::check_balance();
-    arch::check_balance();
+    Board::check_balance();
 }
 
 /// Starts programs, each with its rounds, and runs tasks until all have ended.
 fn run_programs(programs: &[u64]) {
     for (seed, rounds) in programs.iter().enumerate() {
         let program = (PROGRAM, machine::program().bytes());
-        TASKS.start_program(program, (arch::STACK_END, STACK), [*rounds, seed as u64 + 1, 0]);
+        TASKS.start_program(program, (Board::STACK_END, STACK), [*rounds, seed as u64 + 1, 0]);
     }
-    arch::around_programs(|| TASKS.run());
+    Board::around_programs(|| TASKS.run());
+}
+
+/// Nobody is told of tables.
+pub type TableLayer = NoLayer;
+
+/// Makes the layer around the lists of tables.
+pub fn table_layer(_: &Parts) -> TableLayer {
+    NoLayer
 }
 
 /// The CPU.
@@ -105,7 +149,7 @@ impl Port for BarePort {
         access: Access,
         protected: bool,
     ) -> bool {
-        arch::refills(space, on, va, access, protected)
+        Board::refills(space, on, va, access, protected)
     }
 
     fn enter(registers: &mut Registers) -> Trap {

@@ -1,24 +1,27 @@
 //! Boards with several CPUs: the order of the run, and CPUs as
 //! [`tasks`](ptarmigan_kernel_base::tasks) use them.
 
+use core::fmt::Debug;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::tlb::{FlushCounts, Ipi};
 use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct, physical};
+use ptarmigan_kernel_base::fdt::DeviceTree;
 use ptarmigan_kernel_base::smp::{self, kernel_half, measure, stack};
 use ptarmigan_kernel_base::tasks::{self, Port, Trap};
 use ptarmigan_kernel_base::{board, fail, fail_if, fdt, pass, say};
+use ptarmigan_kernel_mailbox::{self as mailbox, Announced, Operation};
 
-use crate::arch::machine::{Format, highest_asid};
+use crate::arch::machine::Format;
 use crate::arch::negative_controls::{self, NegativeControl, leaves_out};
 use crate::arch::trap::{self, Registers};
 use crate::arch::{self, clock, irq};
-use crate::machine::{self, Machine, machine, on, pin};
+use crate::machine::{self, Board, Machine, Parts, machine, on, pin};
 
 /// ASIDs that are used at most, of those that each CPU has.
-const ASIDS: u16 = 64;
+pub const ASIDS: u16 = 64;
 const PAGE: u64 = 4096;
 
 unsafe extern "C" {
@@ -28,9 +31,38 @@ unsafe extern "C" {
     static start_other: u8;
 }
 
-/// Returns the number of ASIDs that are used, beside the kernel's number 0.
-pub fn asids() -> u16 {
-    if leaves_out(NegativeControl::Asids) { 0 } else { ASIDS.min(highest_asid()) }
+/// Parts of the CPUs that an architecture brings.
+pub trait BoardCpus {
+    /// Returns the highest ASID.
+    fn highest_asid() -> u16;
+    /// Prepares the kernel's half. `first` is the firmware's number of the calling CPU.
+    ///
+    /// # Safety
+    ///
+    /// 1. No other CPU runs, and the library has not been set up yet.
+    unsafe fn before_set_up(first: u64);
+    /// The library has been set up. `announces`: a recorder is to be told of tables.
+    fn after_set_up(_announces: bool) {}
+    /// Has this CPU take interrupts, by the kernel's own tree if it has one.
+    fn begin_cpu();
+    /// Runs the checks of images with the library's own checks.
+    fn check_assertions(board: &DeviceTree);
+    /// Prepares the check of the kernel's half, and returns it. It is made while other CPUs look on.
+    fn kernel_half_check() -> impl FnOnce();
+    /// Starts a CPU by the firmware's number at physical address `start`.
+    ///
+    /// # Safety
+    ///
+    /// 1. The code at `start` may be run by that CPU, which is CPU `cpu`.
+    unsafe fn start_cpu(cpu: usize, id: u64, start: u64) -> Result<(), impl Debug>;
+    /// Interrupts another CPU.
+    fn interrupt(cpu: usize);
+    /// Serves the requests of other CPUs.
+    fn serve(pin: &Pinned<'_>) {
+        machine().tlb().serve(pin);
+    }
+    /// This CPU has left a space.
+    fn left() {}
 }
 
 /// Runs all checks on the board of the device tree at physical address `tree`. `first` is the
@@ -52,29 +84,34 @@ pub unsafe fn run(first: u64, tree: u64) -> ! {
     );
     let end = (board.memory + board.bytes).min(DIRECT_MAP_LIMIT);
     let start = physical(&raw const image_end).next_multiple_of(PAGE);
-    say!("CPU {first} of {}, memory to {end:#x}, {} ASID bits", board.cpus, highest_asid().count_ones());
+    say!(
+        "CPU {first} of {}, memory to {end:#x}, {} ASID bits",
+        board.cpus,
+        Board::highest_asid().count_ones()
+    );
+    let announces = board.arguments.split_ascii_whitespace().any(|word| word == mailbox::WORD);
     // SAFETY: 1. No other CPU runs yet, and the library is set up below.
-    let after = unsafe { arch::before_set_up(first, board.arguments) };
+    unsafe { Board::before_set_up(first) };
     // SAFETY: 1. The board says that it is memory; it is behind the image, and the firmware is
     // before it. 2. No other CPU runs yet.
     let (stack, made) = stack::used(|| unsafe { machine::set_up(start, end, board.cpus) });
     let Ok(()) = made;
-    after();
+    Board::after_set_up(announces);
     begin();
     measure::calls(&TASKS, machine::program().bytes(), stack);
     // Not in an image as a kernel would be shipped.
     if cfg!(debug_assertions) {
-        arch::check_assertions(&board);
+        Board::check_assertions(&board);
     }
     machine::drain(true);
     machine::check_balance();
-    let check_kernel_half = arch::kernel_half_check();
+    let check_kernel_half = Board::kernel_half_check();
 
     let others = board.cpu_ids.iter().take(board.cpus).filter(|id| **id != first);
     for (cpu, id) in others.enumerate().map(|(n, id)| (n + 1, *id)) {
         // SAFETY: 1. The code at `start_other` is for that, and CPU numbers are below the number of
         // CPUs.
-        if let Err(e) = unsafe { arch::start_cpu(cpu, id, physical(&raw const start_other)) } {
+        if let Err(e) = unsafe { Board::start_cpu(cpu, id, physical(&raw const start_other)) } {
             fail(format_args!("CPU {cpu}, which is {id} to the firmware, does not start: {e:?}"));
         }
     }
@@ -86,7 +123,7 @@ pub unsafe fn run(first: u64, tree: u64) -> ! {
     TASKS.stop(check_kernel_half);
     machine::drain(true);
     machine::check_balance();
-    arch::ends();
+    mailbox::send(irq::cpu(), mailbox::code::END, [0; 4]);
     say!("all frames are back");
     let FlushCounts { asked, skipped, .. } = machine().tlb().counts();
     let interrupts = IN_CALLS.load(Ordering::Relaxed);
@@ -99,7 +136,7 @@ pub unsafe fn run(first: u64, tree: u64) -> ! {
 
 /// Has this CPU take interrupts, and fetch the instructions that are in memory now.
 fn begin() {
-    arch::begin_cpu();
+    Board::begin_cpu();
     arch::mmu::instructions_changed();
 }
 
@@ -115,6 +152,14 @@ extern "C" fn kernel_other() -> ! {
     loop {
         irq::sleep();
     }
+}
+
+/// A recorder is told of tables.
+pub type TableLayer = Announced<'static, Format, irq::Masked>;
+
+/// Makes the layer around the lists of tables.
+pub fn table_layer(parts: &'static Parts) -> TableLayer {
+    Announced::new(parts.frames(), irq::Masked::new)
 }
 
 /// The interrupts between CPUs.
@@ -174,12 +219,14 @@ impl Port for BarePort {
         f(on(&pin))
     }
 
+    /// A recorder learns when such calls begin and end.
     fn change<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
-        arch::change(|| Self::here(f))
+        let _operation = Operation::begin(irq::cpu());
+        Self::here(f)
     }
 
     fn left() {
-        arch::left();
+        Board::left();
     }
 
     fn begin_turn() {
@@ -191,12 +238,12 @@ impl Port for BarePort {
     }
 
     fn interrupt(cpu: usize) {
-        arch::interrupt(cpu);
+        Board::interrupt(cpu);
     }
 
     fn answer() {
         if irq::take_software() {
-            arch::machine::serve(&pin());
+            Board::serve(&pin());
         }
     }
 

@@ -12,21 +12,20 @@ pub mod negative_controls;
 pub mod trap;
 
 use core::arch::global_asm;
+use core::fmt::Debug;
 
 use negative_controls::{NegativeControl, leaves_out};
 use ptarmigan::arch::aarch64::Features;
-use ptarmigan_kernel_base::aarch64::psci::{self, PsciError};
-use ptarmigan_kernel_base::aarch64::{memory, virt};
+use ptarmigan_kernel_base::aarch64::{memory, psci, virt};
 use ptarmigan_kernel_base::fdt::DeviceTree;
 use ptarmigan_kernel_base::say;
 use ptarmigan_kernel_base::smp::groups::{self, Mistake};
 
-pub use irq::send as interrupt;
 pub use ptarmigan_kernel_base::aarch64::virt::VIRT;
 pub use ptarmigan_kernel_base::aarch64::{clock, irq};
 
-use crate::cpus;
-use crate::machine::{on, pin};
+use crate::cpus::{self, BoardCpus};
+use crate::machine::{Board, on, pin};
 
 global_asm!(include_str!("../../../base/src/aarch64/boot.s"), mair = const machine::Format::MAIR);
 
@@ -38,54 +37,39 @@ extern "C" fn kernel_main() -> ! {
     unsafe { cpus::run(0, virt::DEVICE_TREE) }
 }
 
-/// Says how pages are forgotten. Returns the step after set-up, which is empty here.
-///
-/// # Safety
-///
-/// 1. No other CPU runs, and the library has not been set up yet.
-pub unsafe fn before_set_up(_first: u64, _arguments: &str) -> impl FnOnce() + use<> {
-    say!("invalidation of {}", if Features::read().ranges { "ranges" } else { "pages" });
-    || {}
+impl BoardCpus for Board {
+    fn highest_asid() -> u16 {
+        Features::read().asids
+    }
+
+    unsafe fn before_set_up(_: u64) {
+        say!("invalidation of {}", if Features::read().ranges { "ranges" } else { "pages" });
+    }
+
+    fn begin_cpu() {
+        machine::load_tree();
+        irq::allow();
+    }
+
+    fn check_assertions(_: &DeviceTree) {
+        memory::check();
+        groups::check::<machine::Format, _>(on(&pin()), |mistake| {
+            mistake == Mistake::Unfold && leaves_out(NegativeControl::Unfold)
+        });
+    }
+
+    fn kernel_half_check() -> impl FnOnce() {
+        device::check();
+        let range = kernel_half::Range::claim();
+        || range.check()
+    }
+
+    unsafe fn start_cpu(cpu: usize, id: u64, start: u64) -> Result<(), impl Debug> {
+        // SAFETY: 1. Point 1 of the caller's.
+        unsafe { psci::start_cpu(id, start, cpu as u64) }
+    }
+
+    fn interrupt(cpu: usize) {
+        irq::send(cpu);
+    }
 }
-
-/// Has this CPU use the kernel's tree and take interrupts.
-pub fn begin_cpu() {
-    machine::load_tree();
-    irq::allow();
-}
-
-/// Runs the checks of images with the library's own checks.
-pub fn check_assertions(_: &DeviceTree) {
-    memory::check();
-    groups::check::<machine::Format, _>(on(&pin()), |mistake| {
-        mistake == Mistake::Unfold && leaves_out(NegativeControl::Unfold)
-    });
-}
-
-/// Prepares the check of the kernel's half, and returns it: it is made while other CPUs look on.
-pub fn kernel_half_check() -> impl FnOnce() {
-    device::check();
-    let range = kernel_half::Range::claim();
-    || range.check()
-}
-
-/// Starts a CPU by the firmware's number at physical address `start`.
-///
-/// # Safety
-///
-/// 1. The code at `start` may be run by that CPU, which is CPU `cpu`.
-pub unsafe fn start_cpu(cpu: usize, id: u64, start: u64) -> Result<(), PsciError> {
-    // SAFETY: 1. Point 1 of the caller's.
-    unsafe { psci::start_cpu(id, start, cpu as u64) }
-}
-
-/// Runs a change of tables.
-pub fn change<R>(f: impl FnOnce() -> R) -> R {
-    f()
-}
-
-/// This CPU has left a space.
-pub fn left() {}
-
-/// The run ends.
-pub fn ends() {}

@@ -2,23 +2,17 @@
 //! that the loader has put into memory.
 
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::setup::Setup;
 use ptarmigan::tlb::{CostModel, Costs};
-use ptarmigan::window::DirectMap;
-use ptarmigan_kernel_base::Failed;
-use ptarmigan_kernel_base::machine::NoLayer;
 use ptarmigan_kernel_base::program::Program;
 
 use super::mmu::{ASIDS, OneCpuMmu};
 use super::negative_controls::{NegativeControl, leaves_out};
-use crate::machine::Parts;
+use crate::machine::{Board, BoardMachine};
 
 pub use ptarmigan::format::LoongArch64 as Format;
 
 /// The MMU of the CPU.
 pub type Mmus = OneCpuMmu;
-/// Nobody listens to the lists of tables.
-pub type Layer = NoLayer;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 1 << 14;
@@ -28,18 +22,6 @@ const PROGRAM_LEN: u64 = 4 * PAGE;
 /// Numbers of spaces: fewer than there are spaces, so that they are handed out anew.
 const NUMBERS: u16 = 6;
 const _: () = assert!(NUMBERS <= ASIDS);
-/// Forgetting a page is one instruction. Above 64 pages the whole space is cheaper.
-pub const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
-
-/// Makes the MMU.
-pub fn mmus() -> Mmus {
-    OneCpuMmu::new()
-}
-
-/// Returns the number of ASIDs that are used, beside the kernel's number 0.
-pub fn asids() -> u16 {
-    if leaves_out(NegativeControl::Asids) { 0 } else { NUMBERS }
-}
 
 /// Returns the user program as an object that spaces map.
 pub fn program() -> Program {
@@ -47,21 +29,15 @@ pub fn program() -> Program {
     unsafe { Program::in_memory(PROGRAM, PROGRAM_LEN, PAGE) }
 }
 
-/// The kernel is in windows, and its half of roots is empty.
-pub fn with_kernel_half(setup: Setup<'_, DirectMap, Mmus, Program>) -> Setup<'_, DirectMap, Mmus, Program> {
-    setup
-}
+impl BoardMachine for Board {
+    /// Forgetting a page is one instruction. Above 64 pages the whole space is cheaper.
+    const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
 
-/// Makes the layer around the lists of tables.
-///
-/// # Safety
-///
-/// 1. It is called once, while one CPU runs.
-pub unsafe fn finish(_: &Parts) -> Result<Layer, Failed> {
-    Ok(NoLayer)
-}
+    fn mmus() -> Mmus {
+        OneCpuMmu::new()
+    }
 
-/// Returns the number of tables of the kernel's half that stay.
-pub fn kept() -> usize {
-    0
+    fn asids() -> u16 {
+        if leaves_out(NegativeControl::Asids) { 0 } else { NUMBERS }
+    }
 }

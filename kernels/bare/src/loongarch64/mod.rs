@@ -25,48 +25,10 @@ use ptarmigan_kernel_base::fail_if;
 
 pub use board::BOARD;
 
-use crate::machine::{Machine, machine};
+use crate::cpus::BoardCpus;
+use crate::machine::{Board, Machine, machine};
 
 global_asm!(include_str!("boot.s"));
-
-/// The name of the architecture.
-pub const NAME: &str = "LoongArch";
-/// Where the stacks of programs end.
-pub const STACK_END: u64 = 0x40_0000_0000;
-
-/// Has misses of the TLB handled, and fills the page at physical address 0, where a walk through an
-/// empty directory ends up, with entries that show it to everybody. Returns `start`.
-///
-/// # Safety
-///
-/// 1. It is called once, before the library is set up.
-pub unsafe fn before_set_up(start: u64) -> u64 {
-    let at: *mut u64 = direct(0);
-    let attr = Attr::READ | Attr::WRITE | Attr::DIRTY | Attr::USER | Attr::EXEC;
-    let entry = Format::leaf(Level(0), PhysAddr(0).pfn(), attr);
-    for index in 0..PAGE as usize / size_of::<u64>() {
-        // SAFETY: memory of the board below everything that is used, in the window.
-        unsafe { at.add(index).write_volatile(entry) };
-    }
-    mmu::set_refill();
-    start
-}
-
-/// The kernel has no pages of its own to check.
-pub fn check_kernel_half() {}
-
-/// There is no hash table to check.
-pub fn check_balance() {}
-
-/// Runs `f`, which runs programs.
-pub fn around_programs(f: impl FnOnce()) {
-    f();
-}
-
-/// Prints the counts.
-pub fn report() {
-    machine().report(format_args!("ASIDs {}", machine().tlb().config().asids));
-}
 
 /// The address of the last fault, and how many came there in a row.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -74,18 +36,41 @@ static IN_A_ROW: AtomicU64 = AtomicU64::new(0);
 /// More faults in a row at one address than programs make.
 const TOO_MANY: u64 = 64;
 
-/// The handler of misses fills the TLB, so a fault is the library's. One that comes again and again
-/// has an entry in the TLB that is older than its table's.
-pub fn refills(
-    _: &SharedSpace<Format>,
-    _: On<'_, Machine>,
-    va: VirtAddr,
-    _: Access,
-    _protected: bool,
-) -> bool {
-    let again = LAST.swap(va.0, Ordering::Relaxed) == va.0;
-    let row = if again { IN_A_ROW.load(Ordering::Relaxed) + 1 } else { 0 };
-    IN_A_ROW.store(row, Ordering::Relaxed);
-    fail_if(row == TOO_MANY, format_args!("a page faults for ever: {va}"));
-    false
+impl BoardCpus for Board {
+    const NAME: &str = "LoongArch";
+    const STACK_END: u64 = 0x40_0000_0000;
+
+    /// Has misses of the TLB handled, and fills the page at physical address 0, where a walk through
+    /// an empty directory ends up, with entries that show it to everybody.
+    unsafe fn before_set_up(start: u64) -> u64 {
+        let at: *mut u64 = direct(0);
+        let attr = Attr::READ | Attr::WRITE | Attr::DIRTY | Attr::USER | Attr::EXEC;
+        let entry = Format::leaf(Level(0), PhysAddr(0).pfn(), attr);
+        for index in 0..PAGE as usize / size_of::<u64>() {
+            // SAFETY: memory of the board below everything that is used, in the window.
+            unsafe { at.add(index).write_volatile(entry) };
+        }
+        mmu::set_refill();
+        start
+    }
+
+    fn report() {
+        machine().report(format_args!("ASIDs {}", machine().tlb().config().asids));
+    }
+
+    /// The handler of misses fills the TLB, so a fault is the library's. One that comes again and
+    /// again has an entry in the TLB that is older than its table's.
+    fn refills(
+        _: &SharedSpace<Format>,
+        _: On<'_, Machine>,
+        va: VirtAddr,
+        _: Access,
+        _protected: bool,
+    ) -> bool {
+        let again = LAST.swap(va.0, Ordering::Relaxed) == va.0;
+        let row = if again { IN_A_ROW.load(Ordering::Relaxed) + 1 } else { 0 };
+        IN_A_ROW.store(row, Ordering::Relaxed);
+        fail_if(row == TOO_MANY, format_args!("a page faults for ever: {va}"));
+        false
+    }
 }

@@ -5,34 +5,22 @@ use core::ptr;
 
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::format::Access;
-use ptarmigan::setup::Setup;
 use ptarmigan::tlb::{CostModel, Costs};
-use ptarmigan::window::DirectMap;
-use ptarmigan_kernel_base::Failed;
 use ptarmigan_kernel_base::direct::physical;
-use ptarmigan_kernel_base::machine::NoLayer;
-use ptarmigan_kernel_base::program::Program;
 
 use super::hashed::{self, HASH_TABLE, Hashed};
-use crate::machine::{Parts, machine, on, pin};
+use crate::machine::{Board, BoardMachine, Plan, machine, on, pin};
 
 pub use ptarmigan::format::Ppc32 as Format;
 
 /// The MMU of the CPU.
 pub type Mmus = Hashed;
-/// Nobody listens to the lists of tables.
-pub type Layer = NoLayer;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 /// Context numbers: fewer than there are spaces, so that they are handed out anew, and the hash
 /// table is wiped.
 const CONTEXTS: u16 = 6;
-/// Counted in entries that are looked at: a page that is hashed or was takes two groups and the
-/// instructions that wait for the bus, one that was not the groups; for everything the whole table
-/// is gone through.
-pub const COSTS: CostModel = CostModel::Costs(Costs { page_hashed: 40, ..Costs::new(16, HASH_TABLE / 8) });
-
 /// Puts a page of the kernel's into the hash table that was missed; false if its entry does not
 /// allow the access. `protected` is as for [`hashed::refill_user`].
 pub fn refill_kernel(at: u32, access: Access, protected: bool) -> bool {
@@ -47,32 +35,26 @@ struct EmptyRoot([u32; 1024]);
 
 static EMPTY_ROOT: EmptyRoot = EmptyRoot([0; 1024]);
 
-/// Makes the MMU.
-pub fn mmus() -> Mmus {
-    Hashed
-}
+impl BoardMachine for Board {
+    /// Counted in entries that are looked at: a page that is hashed or was takes two groups and the
+    /// instructions that wait for the bus, one that was not the groups; for everything the whole table
+    /// is gone through.
+    const COSTS: CostModel = CostModel::Costs(Costs { page_hashed: 40, ..Costs::new(16, HASH_TABLE / 8) });
 
-/// Returns the number of context numbers.
-pub fn asids() -> u16 {
-    CONTEXTS
-}
+    fn mmus() -> Mmus {
+        Hashed
+    }
 
-/// Roots have the kernel's half of one without entries.
-pub fn with_kernel_half(setup: Setup<'_, DirectMap, Mmus, Program>) -> Setup<'_, DirectMap, Mmus, Program> {
-    setup.kernel_root(physical(ptr::from_ref(&EMPTY_ROOT)))
-}
+    fn asids() -> u16 {
+        CONTEXTS
+    }
 
-/// Makes the layer around the lists of tables.
-///
-/// # Safety
-///
-/// 1. It is called once, while one CPU runs.
-pub unsafe fn finish(_: &Parts) -> Result<Layer, Failed> {
-    Ok(NoLayer)
-}
+    fn with_kernel_half(plan: Plan<'_>) -> Plan<'_> {
+        plan.kernel_root(physical(ptr::from_ref(&EMPTY_ROOT)))
+    }
 
-/// Returns the number of tables of the kernel's half that stay; the reference table was taken
-/// before all were counted.
-pub fn kept() -> usize {
-    machine().kernel_map().tables().saturating_sub(1)
+    /// The reference table was taken before all were counted.
+    fn kept() -> usize {
+        machine().kernel_map().tables().saturating_sub(1)
+    }
 }

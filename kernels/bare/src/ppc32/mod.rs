@@ -27,75 +27,76 @@ use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::space::SharedSpace;
 use ptarmigan_kernel_base::{Failed, fail, fail_if, say};
 
-pub use kernel_half::{check as check_kernel_half, with_page as around_programs};
 pub use serial::BOARD;
 
-use crate::machine::{Machine, machine};
+use crate::cpus::BoardCpus;
+use crate::machine::{Board, Machine, machine};
 
 global_asm!(include_str!("boot.s"));
 
-/// The name of the architecture.
-pub const NAME: &str = "PowerPC";
-/// Where the stacks of programs end.
-pub const STACK_END: u64 = 0xb000_0000;
+impl BoardCpus for Board {
+    const NAME: &str = "PowerPC";
+    const STACK_END: u64 = 0xb000_0000;
 
-/// Sets the hash table up on the memory from `start` on, aligned to its size, and returns the end
-/// of the table.
-///
-/// # Safety
-///
-/// 1. Nobody else uses that memory, now or later, and it is in the direct map.
-/// 2. It is called once.
-pub unsafe fn before_set_up(start: u64) -> u64 {
-    let at = start.next_multiple_of(HASH_TABLE);
-    // SAFETY: 1. Point 1 of the caller's; all else begins behind it. 2. Point 2.
-    let Ok(()) = unsafe { hashed::set_up(at) }.map_err(Failed::from);
-    at + HASH_TABLE
-}
-
-/// Checks, with only the image's own mappings, that no page is left in the hash table.
-pub fn check_balance() {
-    let hashed = hashed::table().valid();
-    fail_if(hashed != 0, format_args!("stale: {hashed} pages are hashed, and none is mapped"));
-}
-
-/// Prints the counts, and checks that the run was meaningful: pages were evicted from the hash
-/// table.
-pub fn report() {
-    let hash = hashed::table().counts();
-    machine().report(format_args!("{} hashed pages", machine().tlb().counts().hashed));
-    say!(
-        "hash table: {} inserted, {} over another page; {} removed, {} not found; wiped {} times; {} probes",
-        hash.inserted,
-        hash.evicted,
-        hash.removed,
-        hash.missing,
-        hash.wiped,
-        hash.probes
-    );
-    fail_if(
-        hash.evicted < 1000 || hash.wiped == 0 || hash.missing == 0,
-        format_args!("too little happened in the hash table"),
-    );
-}
-
-/// Puts a page that was missed into the hash table, as its entry says. After a fault the page is
-/// not hashed yet, so the access misses once more.
-pub fn refills(
-    space: &SharedSpace<Format>,
-    on: On<'_, Machine>,
-    va: VirtAddr,
-    access: Access,
-    protected: bool,
-) -> bool {
-    if leaves_out(NegativeControl::Bit) {
-        // As a handler does it that only reads the software's entry.
-        return match space.query(on, va) {
-            Ok(Some((frame, attr))) => hashed::insert_unmarked(va, protected, frame, attr, access),
-            _ => false,
-        };
+    /// Sets the hash table up, aligned to its size.
+    unsafe fn before_set_up(start: u64) -> u64 {
+        let at = start.next_multiple_of(HASH_TABLE);
+        // SAFETY: 1. Point 1 of the caller's; all else begins behind it. 2. Point 2.
+        let Ok(()) = unsafe { hashed::set_up(at) }.map_err(Failed::from);
+        at + HASH_TABLE
     }
-    space
-        .refill(on, va, access, |entry| hashed::refill_user(va.0 as u32, protected, entry))
-        .unwrap_or_else(|e| fail(format_args!("{e}")))
+
+    fn check_kernel_half() {
+        kernel_half::check();
+    }
+
+    fn check_balance() {
+        let hashed = hashed::table().valid();
+        fail_if(hashed != 0, format_args!("stale: {hashed} pages are hashed, and none is mapped"));
+    }
+
+    /// The kernel uses a page of its own before each turn of a program.
+    fn around_programs(f: impl FnOnce()) {
+        kernel_half::with_page(f);
+    }
+
+    /// Pages have to be evicted from the hash table.
+    fn report() {
+        let hash = hashed::table().counts();
+        machine().report(format_args!("{} hashed pages", machine().tlb().counts().hashed));
+        say!(
+            "hash table: {} inserted, {} over another page; {} removed, {} not found; wiped {} times; {} probes",
+            hash.inserted,
+            hash.evicted,
+            hash.removed,
+            hash.missing,
+            hash.wiped,
+            hash.probes
+        );
+        fail_if(
+            hash.evicted < 1000 || hash.wiped == 0 || hash.missing == 0,
+            format_args!("too little happened in the hash table"),
+        );
+    }
+
+    /// Puts a page that was missed into the hash table, as its entry says. After a fault the page is
+    /// not hashed yet, so the access misses once more.
+    fn refills(
+        space: &SharedSpace<Format>,
+        on: On<'_, Machine>,
+        va: VirtAddr,
+        access: Access,
+        protected: bool,
+    ) -> bool {
+        if leaves_out(NegativeControl::Bit) {
+            // As a handler does it that only reads the software's entry.
+            return match space.query(on, va) {
+                Ok(Some((frame, attr))) => hashed::insert_unmarked(va, protected, frame, attr, access),
+                _ => false,
+            };
+        }
+        space
+            .refill(on, va, access, |entry| hashed::refill_user(va.0 as u32, protected, entry))
+            .unwrap_or_else(|e| fail(format_args!("{e}")))
+    }
 }

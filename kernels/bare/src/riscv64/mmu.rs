@@ -3,8 +3,7 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ptarmigan::arch::NoIpi;
-use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
+use ptarmigan::arch::riscv64::{Cpu, Instructions};
 use ptarmigan::cpu::Pinned;
 use ptarmigan_kernel_base::direct::{direct, physical};
 use ptarmigan_kernel_base::riscv::{irq, sbi};
@@ -167,11 +166,6 @@ fn current_asid() -> u16 {
 
 fn current_root() -> u64 {
     satp() << 12 & ROOT
-}
-
-/// The highest ASID of this hart.
-pub fn highest_asid() -> u16 {
-    SfenceVma::<Format, _>::detect(NoIpi).asids()
 }
 
 /// Has this hart fetch the instructions that are in memory now.

@@ -11,20 +11,24 @@ pub mod negative_controls;
 pub mod trap;
 
 use core::arch::global_asm;
+use core::fmt::Debug;
 
 use negative_controls::{NegativeControl, leaves_out};
+use ptarmigan::arch::NoIpi;
+use ptarmigan::arch::riscv64::SfenceVma;
+use ptarmigan::cpu::Pinned;
+use ptarmigan::machine::Machine as _;
 use ptarmigan_kernel_base::fdt::DeviceTree;
 use ptarmigan_kernel_base::riscv::harts;
-use ptarmigan_kernel_base::riscv::sbi::{self, SbiError};
+use ptarmigan_kernel_base::riscv::sbi;
 use ptarmigan_kernel_base::smp::groups::{self, Mistake};
-use ptarmigan_kernel_mailbox::{self as mailbox, Operation};
+use ptarmigan_kernel_mailbox as mailbox;
 
-pub use harts::interrupt;
 pub use ptarmigan_kernel_base::riscv::virt::VIRT;
 pub use ptarmigan_kernel_base::riscv::{irq, sbi as clock};
 
-use crate::cpus;
-use crate::machine::{machine, on, pin};
+use crate::cpus::{self, BoardCpus};
+use crate::machine::{Board, machine, on, pin};
 
 global_asm!(include_str!("../../../base/src/riscv/boot.s"));
 
@@ -35,70 +39,61 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     unsafe { cpus::run(hart, device_tree) }
 }
 
-/// Maps the page of the kernel's half. Returns the step after set-up: the root that harts load when
-/// they leave a space, and the first messages to a recorder if the boot arguments ask for it.
-///
-/// # Safety
-///
-/// 1. No other hart runs, and the library has not been set up yet.
-pub unsafe fn before_set_up(first: u64, arguments: &str) -> impl FnOnce() + use<> {
-    let announces = arguments.split_ascii_whitespace().any(|word| word == mailbox::WORD);
-    harts::set(0, first);
-    // SAFETY: 1. Point 1 of the caller's.
-    unsafe { kernel_half::map() };
-    move || {
+impl BoardCpus for Board {
+    fn highest_asid() -> u16 {
+        SfenceVma::<machine::Format, _>::detect(NoIpi).asids()
+    }
+
+    unsafe fn before_set_up(first: u64) {
+        harts::set(0, first);
+        // SAFETY: 1. Point 1 of the caller's.
+        unsafe { kernel_half::map() };
+    }
+
+    fn after_set_up(announces: bool) {
         mmu::set_kernel_root(machine().kernel_map().root().0);
         if announces {
             kernel_half::announce();
         }
     }
-}
 
-/// Has this hart take interrupts.
-pub fn begin_cpu() {
-    irq::allow(irq::SOFTWARE | irq::TIMER);
-}
-
-/// Runs the checks of images with the library's own checks: on groups of pages, if all harts have
-/// these, and if no recorder reads tables as those of Sv39.
-pub fn check_assertions(board: &DeviceTree) {
-    if board.napots != board.cpus || mailbox::is_on() {
-        return;
+    fn begin_cpu() {
+        irq::allow(irq::SOFTWARE | irq::TIMER);
     }
-    groups::check::<machine::Format, _>(on(&pin()), |mistake| match mistake {
-        Mistake::Size => leaves_out(NegativeControl::Size),
-        Mistake::Unfold => leaves_out(NegativeControl::Unfold),
-    });
-}
 
-/// Returns the check of the kernel's half, which is made while other harts look on.
-pub fn kernel_half_check() -> impl FnOnce() {
-    kernel_half::check
-}
+    /// Checks groups of pages if all harts have these, and if no recorder reads tables as those of
+    /// Sv39.
+    fn check_assertions(board: &DeviceTree) {
+        if board.napots != board.cpus || mailbox::is_on() {
+            return;
+        }
+        groups::check::<machine::Format, _>(on(&pin()), |mistake| match mistake {
+            Mistake::Size => leaves_out(NegativeControl::Size),
+            Mistake::Unfold => leaves_out(NegativeControl::Unfold),
+        });
+    }
 
-/// Starts a hart at physical address `start`.
-///
-/// # Safety
-///
-/// 1. The code at `start` may be run by that hart, which is CPU `cpu`.
-pub unsafe fn start_cpu(cpu: usize, id: u64, start: u64) -> Result<(), SbiError> {
-    harts::set(cpu, id);
-    // SAFETY: 1. Point 1 of the caller's.
-    unsafe { sbi::start_hart(id, start, cpu as u64) }
-}
+    fn kernel_half_check() -> impl FnOnce() {
+        kernel_half::check
+    }
 
-/// Runs a change of tables. A recorder learns when it begins and ends.
-pub fn change<R>(f: impl FnOnce() -> R) -> R {
-    let _operation = Operation::begin(irq::cpu());
-    f()
-}
+    unsafe fn start_cpu(cpu: usize, id: u64, start: u64) -> Result<(), impl Debug> {
+        harts::set(cpu, id);
+        // SAFETY: 1. Point 1 of the caller's.
+        unsafe { sbi::start_hart(id, start, cpu as u64) }
+    }
 
-/// This hart has left a space.
-pub fn left() {
-    mmu::check_fenced("the kernel's");
-}
+    fn interrupt(cpu: usize) {
+        harts::interrupt(cpu);
+    }
 
-/// The run ends.
-pub fn ends() {
-    mailbox::send(irq::cpu(), mailbox::code::END, [0; 4]);
+    fn serve(pin: &Pinned<'_>) {
+        mmu::set_answering(pin, true);
+        machine().tlb().serve(pin);
+        mmu::set_answering(pin, false);
+    }
+
+    fn left() {
+        mmu::check_fenced("the kernel's");
+    }
 }
