@@ -5,7 +5,7 @@ use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::frames::MemoryRun;
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::setup::{Kernel, Setup};
-use ptarmigan::tlb::CostModel;
+use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
 use ptarmigan_kernel_base::once_cell::OnceCell;
@@ -28,8 +28,9 @@ pub struct Board;
 
 /// Parts of the machine that an architecture brings.
 pub trait BoardMachine {
-    /// The prices of invalidations.
-    const COSTS: CostModel;
+    /// The prices of invalidations. Here one instruction forgets one page, and above 64 pages the
+    /// whole space is cheaper, as Linux has it on RISC-V.
+    const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
 
     /// Makes the MMUs.
     fn mmus() -> Mmus;

@@ -1,12 +1,12 @@
 //! The library on the MMU of a board, without Linux programs. Each architecture has a directory.
 //!
-//! | | CPUs | |
+//! | directory | CPUs | MMU |
 //! | --- | --- | --- |
-//! | [`aarch64`](arch) | several | a tree for user and kernel each, broadcast invalidations |
-//! | [`riscv64`](arch) | several | one tree, shootdowns by interrupt |
-//! | [`loongarch64`](arch) | one | a TLB that a handler of misses fills |
-//! | [`ppc32`](arch) | one | a hash table that handlers of faults fill |
-//! | [`x86_64`](arch) | one | the library's trees alone, without programs |
+//! | `aarch64` | several | a tree for user and kernel each, broadcast invalidations |
+//! | `riscv64` | several | one tree, shootdowns by interrupt |
+//! | `loongarch64` | one | a TLB that a handler of misses fills |
+//! | `ppc32` | one | a hash table that handlers of faults fill |
+//! | `x86_64` | one | the library's trees alone, without programs |
 //!
 //! The first four run a [program](cpus) with page faults, fork and copy-on-write. QEMU keeps stale
 //! translations as hardware does, so the program notices a flush that is missing.
@@ -25,5 +25,7 @@ mod arch;
 mod cpus;
 #[cfg(not(target_arch = "x86_64"))]
 mod machine;
+#[cfg(any(target_arch = "loongarch64", target_arch = "powerpc"))]
+mod serial;
 
 ptarmigan_kernel_base::panic_handler!();

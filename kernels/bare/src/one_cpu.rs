@@ -12,9 +12,10 @@ use ptarmigan_kernel_base::tasks::{self, Port, Trap};
 use ptarmigan_kernel_base::{board, fail_if, negative_controls as parts, pass, say};
 
 use crate::arch::machine::{Format, PAGE};
+use crate::arch::negative_controls;
 use crate::arch::trap::{self, Registers};
-use crate::arch::{BOARD, negative_controls};
 use crate::machine::{self, Board, Machine, Parts, on, pin};
+use crate::serial::BOARD;
 
 /// First address behind the memory that is used.
 const MEMORY: u64 = 128 << 20;

@@ -47,7 +47,8 @@ pub trait BoardCpus {
     fn begin_cpu();
     /// Runs the checks of images with the library's own checks.
     fn check_assertions(board: &DeviceTree);
-    /// Prepares the check of the kernel's half, and returns it. It is made while other CPUs look on.
+    /// Prepares the check of the kernel's half, and returns it. It is made while other CPUs look
+    /// on.
     fn kernel_half_check() -> impl FnOnce();
     /// Starts a CPU by the firmware's number at physical address `start`.
     ///

@@ -11,22 +11,8 @@ pub const KERNEL: [u32; 2] = [0xc001_0000, 0xf000_0000];
 /// A place for pages that share their groups in the hash table.
 const CROWD: u32 = 0x4000_0000;
 
-// The symbols that the target expects from libc and libstd. Panics never unwind.
-global_asm!(
-    ".section .text.memory,\"ax\",@progbits",
-    ".globl memset, rust_eh_personality",
-    "memset:",
-    "mr 6, 3",
-    "cmpwi 5, 0",
-    "beqlr",
-    "mtctr 5",
-    "2: stb 4, 0(6)",
-    "addi 6, 6, 1",
-    "bdnz 2b",
-    "blr",
-    "rust_eh_personality:",
-    "trap",
-);
+// The target expects these from libc and libstd.
+global_asm!(include_str!("../src/ppc32/memory.s"));
 
 /// Makes a call of the kernel.
 pub fn call(number: u32, a: u32, b: u32, c: u32) -> u32 {

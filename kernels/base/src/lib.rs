@@ -30,7 +30,7 @@ pub mod smp;
 pub mod tasks;
 pub mod user;
 
-pub use board::{BoardOutput, Failed, fail, fail_if, pass};
+pub use board::{BoardOutput, Failed, fail, fail_if, must, pass};
 
 /// Returns the little-endian number of 2, 4 or 8 bytes at `at`; `None` if the bytes end before it.
 #[inline]

@@ -12,7 +12,7 @@ use ptarmigan::frames::AllocFlags;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::vmalloc::Vmalloc;
 use ptarmigan::window::DirectMap;
-use ptarmigan_kernel_base::{fail, fail_if, say};
+use ptarmigan_kernel_base::{fail, fail_if, must, say};
 
 use super::machine::tree;
 use crate::machine::{on, pin};
@@ -30,10 +30,6 @@ const PAGE: u64 = 4096;
 
 type Areas = Vmalloc<'static, Aarch64Upper, DirectMap>;
 
-fn must<R, E: core::fmt::Display>(what: &str, result: Result<R, E>) -> R {
-    result.unwrap_or_else(|e| fail(format_args!("{what} of the serial port: {e}")))
-}
-
 /// Reads the registers by both ways.
 pub fn check() {
     let seen = [kernel(), user()];
@@ -45,7 +41,7 @@ pub fn check() {
 fn kernel() -> [u32; 4] {
     let pin = pin();
     let on = on(&pin);
-    let range = must("a claim", tree().claim(on, AREAS, LEN));
+    let range = must("a claim of the serial port", tree().claim(on, AREAS, LEN));
     let mut memory = [MaybeUninit::<u64>::uninit(); Areas::bytes(LEN).div_ceil(8)];
     // SAFETY: 1. The bytes are this call's, and the areas have ended when it returns.
     let mut boot = unsafe { BootMemory::new(NonNull::from(&mut memory).cast(), size_of_val(&memory)) };
@@ -54,7 +50,7 @@ fn kernel() -> [u32; 4] {
     let at = PhysAddr(PORT + KIND);
     // SAFETY: 1. Reads of these registers change nothing.
     let mapped = unsafe { areas.map_memory(on, at, 16, attr, AllocFlags::NORMAL) };
-    let (area, first) = must("an area", mapped);
+    let (area, first) = must("an area of the serial port", mapped);
     let found = areas.range().query(on, first).map(|(_, attr)| attr.memory());
     fail_if(found != Some(MemoryType::Device), format_args!("the serial port is mapped as {found:?}"));
     let read = [0, 4, 8, 12].map(|n| {
@@ -62,9 +58,9 @@ fn kernel() -> [u32; 4] {
         // SAFETY: A register that has just been mapped; it touches no memory.
         unsafe { register.read_volatile() }
     });
-    must("the end", areas.free(on, area).map_err(|refused| refused.error));
+    must("the end of the serial port", areas.free(on, area).map_err(|refused| refused.error));
     let Ok(range) = areas.into_range() else { fail(format_args!("an area is left")) };
-    must("the release", range.release(on, |_, _| {}).map_err(|(e, _)| e));
+    must("the release of the serial port", range.release(on, |_, _| {}).map_err(|(e, _)| e));
     read
 }
 
@@ -72,21 +68,21 @@ fn kernel() -> [u32; 4] {
 fn user() -> [u32; 4] {
     let pin = pin();
     let on = on(&pin);
-    let mut space = must("a space", Space::<Aarch64>::new(on));
+    let mut space = must("a space of the serial port", Space::<Aarch64>::new(on));
     let range = VirtRange::fixed::<AT, { AT + PAGE }>();
-    let mut edit = must("a space", space.edit(on));
+    let mut edit = must("a space of the serial port", space.edit(on));
     // SAFETY: 1. No program runs in the space, and reads of these registers change nothing.
     let mapped = unsafe { edit.map_physical(range, AreaFlags::READ, PhysAddr(PORT), MemoryType::Device) };
-    must("an area", mapped);
-    must("a fault", space.fault(on, VirtAddr(AT + KIND), Access::Read));
-    must("a switch", space.activate(on));
+    must("an area of the serial port", mapped);
+    must("a fault of the serial port", space.fault(on, VirtAddr(AT + KIND), Access::Read));
+    must("a switch of the serial port", space.activate(on));
     let read = [0, 4, 8, 12].map(|n| {
         let value: u32;
         // SAFETY: a load as of a program, from the page that has just been mapped.
         unsafe { asm!("ldtr {0:w}, [{1}]", out(reg) value, in(reg) AT + KIND + n, options(nostack)) };
         value
     });
-    must("a switch", space.deactivate(on));
-    must("the end", space.end(on).map_err(|refused| refused.error));
+    must("a switch of the serial port", space.deactivate(on));
+    must("the end of the serial port", space.end(on).map_err(|refused| refused.error));
     read
 }

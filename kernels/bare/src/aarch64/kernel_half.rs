@@ -6,7 +6,7 @@ use ptarmigan::format::Aarch64Upper;
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::KernelRange;
 use ptarmigan::window::DirectMap;
-use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_base::must;
 use ptarmigan_kernel_base::smp::kernel_half::{ATTR, PAGE, check as check_with, frame};
 use ptarmigan_kernel_base::tasks::Port;
 
@@ -21,15 +21,11 @@ const LEN: u64 = 2 << 20;
 /// The range that the page is in.
 pub struct Range(KernelRange<'static, Aarch64Upper, DirectMap>);
 
-fn must<R, E: core::fmt::Display>(what: &str, result: Result<R, E>) -> R {
-    result.unwrap_or_else(|e| fail(format_args!("{what} of the kernel's half: {e}")))
-}
-
 impl Range {
     /// Maps the page.
     pub fn claim() -> Self {
         let pin = pin();
-        let mut range = Range(must("a claim", tree().claim(on(&pin), AT, LEN)));
+        let mut range = Range(must("a claim of the kernel's half", tree().claim(on(&pin), AT, LEN)));
         range.map(frame(0));
         range
     }
@@ -38,7 +34,7 @@ impl Range {
         let pin = pin();
         // SAFETY: 1. The frames are statics of atomics, and programs have no access.
         let mapped = unsafe { self.0.map(on(&pin), AT, frame, 1, ATTR, AllocFlags::NORMAL) };
-        must("a mapping", mapped);
+        must("a mapping of the kernel's half", mapped);
     }
 
     /// Changes the page while the other CPUs look, and checks the values that they see; gives
@@ -46,9 +42,9 @@ impl Range {
     pub fn check(mut self) {
         let pin = pin();
         check_with(BarePort::cpus(), |frame| {
-            must("unmapping", self.0.unmap(on(&pin), AT, 1, |_, _| {}));
+            must("unmapping of the kernel's half", self.0.unmap(on(&pin), AT, 1, |_, _| {}));
             self.map(frame);
         });
-        must("the release", self.0.release(on(&pin), |_, _| {}).map_err(|(e, _)| e));
+        must("the release of the kernel's half", self.0.release(on(&pin), |_, _| {}).map_err(|(e, _)| e));
     }
 }

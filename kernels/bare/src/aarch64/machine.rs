@@ -7,7 +7,6 @@ use ptarmigan::format::Aarch64Upper;
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::Failed;
 use ptarmigan_kernel_base::once_cell::OnceCell;
@@ -42,10 +41,6 @@ pub fn tree() -> &'static KernelTree {
 }
 
 impl BoardMachine for Board {
-    /// Forgetting one page is one instruction, and so is a range where the CPU has it. Above 64 pages
-    /// the whole space is cheaper.
-    const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
-
     fn mmus() -> Mmus {
         // SAFETY: 1. All CPUs are alike.
         unsafe { Tlbi::with_features(Interrupts, Leaving, Features::read()) }
@@ -62,8 +57,8 @@ impl BoardMachine for Board {
     unsafe fn make_trees(parts: &'static Parts) -> Result<(), Failed> {
         // SAFETY: 1. The direct map reaches all memory.
         let tree = unsafe { KernelTree::new(parts.frames(), *parts.window(), ROOT)? };
-        // SAFETY: 1. The entry is the kernel's own, and its one table a static. 2. There are no ranges.
-        // 3. They are.
+        // SAFETY: 1. The entry is the kernel's own, and its one table a static. 2. There are no
+        // ranges. 3. They are.
         unsafe { tree.set(parts.frames(), 0, mmu::boot_entry(0)) };
         // SAFETY: 1. Point 1 of the caller's.
         unsafe { TREE.set(tree) };

@@ -2,7 +2,6 @@
 //! that the loader has put into memory.
 
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan_kernel_base::program::Program;
 
 use super::mmu::{ASIDS, OneCpuMmu};
@@ -30,9 +29,6 @@ pub fn program() -> Program {
 }
 
 impl BoardMachine for Board {
-    /// Forgetting a page is one instruction. Above 64 pages the whole space is cheaper.
-    const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
-
     fn mmus() -> Mmus {
         OneCpuMmu::new()
     }

@@ -5,7 +5,6 @@
 //! The user has the tree below `PGDL`. The kernel is in two windows that only it may use: physical
 //! memory, the image among it, and devices.
 
-mod board;
 pub mod machine;
 mod mmu;
 pub mod negative_controls;
@@ -23,12 +22,19 @@ use ptarmigan::space::SharedSpace;
 use ptarmigan_kernel_base::direct::direct;
 use ptarmigan_kernel_base::fail_if;
 
-pub use board::BOARD;
-
 use crate::cpus::BoardCpus;
 use crate::machine::{Board, Machine, machine};
 
 global_asm!(include_str!("boot.s"));
+
+/// Where devices are reached, not cached.
+const DEVICES: usize = 0x8000_0000_0000_0000;
+/// The serial port, a 16550.
+pub const DATA: usize = DEVICES + 0x1fe0_01e0;
+/// The ACPI sleep register.
+pub const END: usize = DEVICES + 0x100e_001c;
+/// Sleep state 5, now: the machine ends.
+pub const ENDS: u8 = 5 << 2 | 1 << 5;
 
 /// The address of the last fault, and how many came there in a row.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -40,8 +46,8 @@ impl BoardCpus for Board {
     const NAME: &str = "LoongArch";
     const STACK_END: u64 = 0x40_0000_0000;
 
-    /// Has misses of the TLB handled, and fills the page at physical address 0, where a walk through
-    /// an empty directory ends up, with entries that show it to everybody.
+    /// Has misses of the TLB handled, and fills the page at physical address 0, where a walk
+    /// through an empty directory ends up, with entries that show it to everybody.
     unsafe fn before_set_up(start: u64) -> u64 {
         let at: *mut u64 = direct(0);
         let attr = Attr::READ | Attr::WRITE | Attr::DIRTY | Attr::USER | Attr::EXEC;

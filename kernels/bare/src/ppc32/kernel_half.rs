@@ -10,7 +10,7 @@ use ptarmigan::table::KernelRange;
 use ptarmigan::window::DirectMap;
 
 use ptarmigan_kernel_base::direct::physical;
-use ptarmigan_kernel_base::{fail, fail_if};
+use ptarmigan_kernel_base::{fail_if, must};
 
 use super::trap;
 use crate::machine::{machine, on, pin};
@@ -33,18 +33,17 @@ static SHOWN: [KernelHalfTable; PAGES] =
 
 type KernelHalfRange = KernelRange<'static, Ppc32, DirectMap>;
 
-fn must<R, E: core::fmt::Display>(what: &str, result: Result<R, E>) -> R {
-    result.unwrap_or_else(|e| fail(format_args!("{what} of the kernel's half: {e}")))
-}
-
 fn claim() -> KernelHalfRange {
     let pin = pin();
-    must("a claim", machine().kernel_map().claim(on(&pin), VirtAddr(KERNEL_PAGE.into()), LEN))
+    must(
+        "a claim of the kernel's half",
+        machine().kernel_map().claim(on(&pin), VirtAddr(KERNEL_PAGE.into()), LEN),
+    )
 }
 
 fn release(range: KernelHalfRange) {
     let pin = pin();
-    must("the release", range.release(on(&pin), |_, _| {}).map_err(|(e, _)| e));
+    must("the release of the kernel's half", range.release(on(&pin), |_, _| {}).map_err(|(e, _)| e));
 }
 
 fn at(page: usize) -> u32 {
@@ -62,7 +61,7 @@ fn map(range: &mut KernelHalfRange, first: usize) {
         let va = VirtAddr(at(page).into());
         // SAFETY: 1. The frames are statics of atomics, and programs have no access.
         let mapped = unsafe { range.map(on, va, frame, n as u64, attr, AllocFlags::NORMAL) };
-        must("a mapping", mapped);
+        must("a mapping of the kernel's half", mapped);
     }
 }
 
@@ -100,7 +99,10 @@ pub fn check() {
         let on = on(&pin);
         // Half of the pages are read-only for a while.
         let start = VirtAddr(KERNEL_PAGE.into());
-        must("protecting", range.protect(on, start, 4, |attr| attr.without(Attr::WRITE)));
+        must(
+            "protecting of the kernel's half",
+            range.protect(on, start, 4, |attr| attr.without(Attr::WRITE)),
+        );
         for page in 0..PAGES {
             fail_if(
                 store(page, round) != (page >= 4),
@@ -108,7 +110,7 @@ pub fn check() {
             );
         }
         let mut gone = 0;
-        must("unmapping", range.unmap(on, start, PAGES as u64, |_, _| gone += 1));
+        must("unmapping of the kernel's half", range.unmap(on, start, PAGES as u64, |_, _| gone += 1));
         fail_if(gone != PAGES, format_args!("{gone} pages of the kernel's were unmapped"));
         for page in 0..PAGES {
             expect("a page of the kernel's after it was unmapped", load(page), None);

@@ -37,8 +37,8 @@ static EMPTY_ROOT: EmptyRoot = EmptyRoot([0; 1024]);
 
 impl BoardMachine for Board {
     /// Counted in entries that are looked at: a page that is hashed or was takes two groups and the
-    /// instructions that wait for the bus, one that was not the groups; for everything the whole table
-    /// is gone through.
+    /// instructions that wait for the bus, one that was not the groups; for everything the whole
+    /// table is gone through.
     const COSTS: CostModel = CostModel::Costs(Costs { page_hashed: 40, ..Costs::new(16, HASH_TABLE / 8) });
 
     fn mmus() -> Mmus {

@@ -6,7 +6,7 @@ use core::arch::asm;
 use ptarmigan::addr::FRAME_SIZE;
 
 /// Where the kernel's half shows the devices' registers.
-pub const DEVICES: u32 = 0xd000_0000;
+pub const DEVICES: usize = 0xd000_0000;
 /// Segments.
 pub const SEGMENTS: u32 = 16;
 /// The first segment of the kernel's half.

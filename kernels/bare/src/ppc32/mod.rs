@@ -12,8 +12,6 @@ mod kernel_half;
 pub mod machine;
 mod mmu;
 pub mod negative_controls;
-mod rt;
-mod serial;
 pub mod trap;
 
 use core::arch::global_asm;
@@ -27,12 +25,19 @@ use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::space::SharedSpace;
 use ptarmigan_kernel_base::{Failed, fail, fail_if, say};
 
-pub use serial::BOARD;
-
 use crate::cpus::BoardCpus;
 use crate::machine::{Board, Machine, machine};
 
 global_asm!(include_str!("boot.s"));
+// The target expects these from libc and libstd.
+global_asm!(include_str!("memory.s"));
+
+/// The serial port, a 16550.
+pub const DATA: usize = mmu::DEVICES + 0x3f8;
+/// The keyboard controller's port for commands.
+pub const END: usize = mmu::DEVICES + 0x64;
+/// The command that resets the machine.
+pub const ENDS: u8 = 0xfe;
 
 impl BoardCpus for Board {
     const NAME: &str = "PowerPC";
@@ -79,8 +84,8 @@ impl BoardCpus for Board {
         );
     }
 
-    /// Puts a page that was missed into the hash table, as its entry says. After a fault the page is
-    /// not hashed yet, so the access misses once more.
+    /// Puts a page that was missed into the hash table, as its entry says. After a fault the page
+    /// is not hashed yet, so the access misses once more.
     fn refills(
         space: &SharedSpace<Format>,
         on: On<'_, Machine>,

@@ -6,7 +6,7 @@ use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Access;
 use ptarmigan::machine::Machine as _;
-use ptarmigan::tlb::{CostModel, Costs, Runs, TlbRefusal};
+use ptarmigan::tlb::{Runs, TlbRefusal};
 
 use super::mmu::{self, Announcing};
 use super::negative_controls::{NegativeControl, leaves_out};
@@ -19,10 +19,6 @@ pub use super::mmu::Format;
 pub type Mmus = SfenceVma<Format, Interrupts, Announcing>;
 
 impl BoardMachine for Board {
-    /// Forgetting one page is one instruction. No instruction covers a range, so a run of pages has no
-    /// cost of its own. Above 64 pages the whole space is cheaper, as Linux has it on RISC-V.
-    const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
-
     fn mmus() -> Mmus {
         // SAFETY: 1. All harts are alike.
         unsafe { SfenceVma::with_asids(Interrupts, Announcing, Self::highest_asid()) }

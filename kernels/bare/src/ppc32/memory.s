@@ -1,11 +1,5 @@
-//! Defines the functions that compiled code calls.
-
-use core::arch::global_asm;
-
-// The target expects these from libc and libstd. Panics abort, by the profile, and never unwind.
-// Whole words are moved where both ends are aligned to them.
-global_asm!(
-    r#"
+# The functions that the target expects from libc and libstd, for the kernel and the user program.
+# Panics abort, and never unwind. Whole words are moved where both ends are aligned to them.
 .section .text.memory,"ax",@progbits
 .globl memcpy, memmove, memset, memcmp, bcmp, rust_eh_personality, _Unwind_Resume
 memmove:
@@ -83,5 +77,3 @@ bcmp:
 rust_eh_personality:
 _Unwind_Resume:
     trap
-"#
-);
