@@ -57,6 +57,8 @@ pub trait BoardCpus {
     fn around_programs(f: impl FnOnce()) {
         f();
     }
+    /// A program is about to run.
+    fn before_turn() {}
     /// Prints the counts, and checks that the run was meaningful.
     fn report();
     /// Returns whether a page that was missed is there: see [`Port::refills`].
@@ -154,6 +156,7 @@ impl Port for BarePort {
     }
 
     fn enter(registers: &mut Registers) -> Trap {
+        Board::before_turn();
         trap::enter(registers)
     }
 }

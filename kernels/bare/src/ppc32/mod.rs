@@ -60,9 +60,14 @@ impl BoardCpus for Board {
         fail_if(hashed != 0, format_args!("stale: {hashed} pages are hashed, and none is mapped"));
     }
 
-    /// The kernel uses a page of its own before each turn of a program.
+    /// The kernel has a page of its own meanwhile.
     fn around_programs(f: impl FnOnce()) {
         kernel_half::with_page(f);
+    }
+
+    /// The kernel uses its page, so the hash table holds it.
+    fn before_turn() {
+        kernel_half::use_page();
     }
 
     /// Pages have to be evicted from the hash table.

@@ -10,7 +10,7 @@ use ptarmigan_kernel_base::direct::physical;
 use ptarmigan_kernel_base::fail;
 use ptarmigan_kernel_base::tasks::{self, Trap};
 
-use super::{kernel_half, machine};
+use super::machine;
 
 global_asm!(include_str!("trap.s"));
 
@@ -106,9 +106,8 @@ unsafe extern "C" {
     static probe_failed: u8;
 }
 
-/// Runs the user until it stops, after a use of a page of the kernel's. The space is loaded.
+/// Runs the user until it stops. The space is loaded.
 pub fn enter(registers: &mut Registers) -> Trap {
-    kernel_half::use_page();
     let at = ptr::from_mut(registers);
     // SAFETY: user mode reaches only memory that its space maps for it; the assembly preserves the
     // registers that the compiler expects. `registers` is in the direct map, as all of the kernel's
