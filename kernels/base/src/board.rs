@@ -102,6 +102,11 @@ pub fn fail_if(fails: bool, why: fmt::Arguments<'_>) {
     }
 }
 
+/// Returns the value of a result; ends the run if there is none.
+pub fn must<R, E: Display>(what: &str, result: Result<R, E>) -> R {
+    result.unwrap_or_else(|e| fail(format_args!("{what}: {e}")))
+}
+
 /// Does nothing for ever: the machine is about to end.
 pub fn forever() -> ! {
     loop {

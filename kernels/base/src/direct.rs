@@ -12,10 +12,13 @@ pub const DIRECT_MAP: u64 = 0xffff_0000_0000_0000;
 /// The window in which the kernel sees all physical memory, cached.
 #[cfg(target_arch = "loongarch64")]
 pub const DIRECT_MAP: u64 = 0x9000_0000_0000_0000;
+/// Where the kernel's half of every space shows physical memory from 0 on, by block translation.
+#[cfg(target_arch = "powerpc")]
+pub const DIRECT_MAP: u64 = 0xc000_0000;
 /// First physical address that is not mapped there.
-pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
+pub const DIRECT_MAP_LIMIT: u64 = if cfg!(target_arch = "powerpc") { 256 << 20 } else { 4 << 30 };
 
-/// Where a physical address below 4 GiB is reached for good, whatever the current space maps.
+/// Where a physical address below the limit is reached for good, whatever the current space maps.
 pub fn direct<T>(physical: u64) -> *mut T {
     ptr::with_exposed_provenance_mut((DIRECT_MAP + physical) as usize)
 }

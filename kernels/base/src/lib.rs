@@ -9,7 +9,12 @@ extern crate std;
 #[cfg(target_arch = "aarch64")]
 pub mod aarch64;
 pub mod board;
-#[cfg(any(target_arch = "aarch64", target_arch = "loongarch64", target_arch = "riscv64"))]
+#[cfg(any(
+    target_arch = "aarch64",
+    target_arch = "loongarch64",
+    target_arch = "powerpc",
+    target_arch = "riscv64"
+))]
 pub mod direct;
 pub mod fdt;
 pub mod lock;
@@ -25,7 +30,7 @@ pub mod smp;
 pub mod tasks;
 pub mod user;
 
-pub use board::{BoardOutput, Failed, fail, fail_if, pass};
+pub use board::{BoardOutput, Failed, fail, fail_if, must, pass};
 
 /// Returns the little-endian number of 2, 4 or 8 bytes at `at`; `None` if the bytes end before it.
 #[inline]

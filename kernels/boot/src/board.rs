@@ -25,6 +25,9 @@ pub struct Board {
     /// Whether a nightly toolchain has to build `core`.
     #[serde(default)]
     pub core_from_source: bool,
+    /// Features that the package has on this board.
+    #[serde(default)]
+    pub features: Vec<String>,
     /// QEMU's arguments for the board. `{image}` is the image, which `-kernel` names otherwise,
     /// `{directory}` is the image's, and `{arguments}` a file with the words of the command line,
     /// for kernels without firmware; `-append` has them otherwise.

@@ -21,7 +21,7 @@ pub struct Image<'a> {
     /// The profile: `release` keeps the library's own checks, `lean` is an image as it would be
     /// shipped, `dev` is not optimised.
     pub profile: &'a str,
-    /// Features of the package.
+    /// Features of the package, beside the board's.
     pub features: &'a [&'a str],
     /// Whether it has the names of its functions and files, in a profile that has no others.
     pub has_lines: bool,
@@ -71,6 +71,8 @@ impl<'a> Image<'a> {
         if *has_lines {
             cargo.env(format!("CARGO_PROFILE_{}_DEBUG", profile.to_uppercase()), "1");
         }
+        let boards = board.features.iter().map(String::as_str).filter(|_| *package == board.package);
+        let features: Vec<&str> = features.iter().copied().chain(boards).collect();
         if !features.is_empty() {
             cargo.args(["--features", &features.join(",")]);
         }

@@ -64,7 +64,7 @@ mod tests {
     fn each_image_of_a_board_is_linted_with_its_features() {
         let boards = Boards::read().unwrap();
         let of = |name| of_board(boards.named(name).unwrap());
-        assert_eq!(of("ppc32"), ["--all-targets --target powerpc-unknown-linux-gnu -p kernel-ppc32"]);
+        assert_eq!(of("ppc32"), ["--all-targets --target powerpc-unknown-linux-gnu -p kernel-bare"]);
         assert_eq!(
             of("i686"),
             [
@@ -75,11 +75,7 @@ mod tests {
         let target = "--all-targets --target riscv64gc-unknown-none-elf -p kernel-";
         assert_eq!(
             of("riscv64"),
-            [
-                format!("{target}riscv64"),
-                format!("{target}minimal"),
-                format!("{target}riscv64 --features record"),
-            ]
+            [format!("{target}bare"), format!("{target}minimal"), format!("{target}bare --features record"),]
         );
     }
 }
