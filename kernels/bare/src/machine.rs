@@ -14,7 +14,7 @@ use ptarmigan_kernel_base::tasks::Port;
 use ptarmigan_kernel_base::{Failed, fail, machine};
 
 use crate::arch::machine::{Format, Mmus};
-use crate::cpus::{BarePort, TableLayer, table_layer};
+use crate::cpus::{TableLayer, table_layer};
 
 /// All parts together.
 pub type Machine = machine::Machine<Format, Mmus, Program, TableLayer>;
@@ -67,7 +67,7 @@ pub fn pin() -> Pinned<'static> {
     // SAFETY: 1. The kernel is not preempted: a task gives its CPU up only by returning to the loop
     // of that CPU, and interrupted code goes on only after the handler has returned. 2. The machine
     // has one node, and no more CPUs are started than everything is made for.
-    unsafe { Pinned::assume(machine().id(), CpuId(BarePort::cpu() as u16), NodeId(0)) }
+    unsafe { Pinned::assume(machine().id(), CpuId(Board::cpu() as u16), NodeId(0)) }
 }
 
 /// The machine, seen from where the pin says that code runs.

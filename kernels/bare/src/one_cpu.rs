@@ -6,7 +6,6 @@ use ptarmigan::format::Access;
 use ptarmigan::machine::On;
 use ptarmigan::space::SharedSpace;
 use ptarmigan_kernel_base::direct::{direct, physical};
-use ptarmigan_kernel_base::machine::NoLayer;
 use ptarmigan_kernel_base::raw::Raw;
 use ptarmigan_kernel_base::tasks::{self, Port, Trap};
 use ptarmigan_kernel_base::{board, fail_if, negative_controls as parts, pass, say};
@@ -35,7 +34,7 @@ unsafe extern "C" {
 }
 
 /// Parts of the CPU that an architecture brings.
-pub trait BoardCpus {
+pub trait BoardCpu {
     /// The name of the architecture.
     const NAME: &str;
     /// Where the stacks of programs end.
@@ -62,7 +61,7 @@ pub trait BoardCpus {
     /// Prints the counts, and checks that the run was meaningful.
     fn report();
     /// Returns whether a page that was missed is there: see [`Port::refills`].
-    fn refills(
+    fn refill(
         space: &SharedSpace<Format>,
         on: On<'_, Machine>,
         va: VirtAddr,
@@ -119,20 +118,17 @@ fn run_programs(programs: &[u64]) {
 }
 
 /// Nobody is told of tables.
-pub type TableLayer = NoLayer;
+pub use ptarmigan_kernel_base::machine::NoLayer as TableLayer;
 
 /// Makes the layer around the lists of tables.
 pub fn table_layer(_: &Parts) -> TableLayer {
-    NoLayer
+    TableLayer
 }
 
-/// The CPU.
-pub struct BarePort;
-
 /// The tasks.
-pub static TASKS: tasks::Tasks<BarePort> = tasks::Tasks::new();
+pub static TASKS: tasks::Tasks<Board> = tasks::Tasks::new();
 
-impl Port for BarePort {
+impl Port for Board {
     type Format = Format;
     type Machine = Machine;
     type Registers = Registers;
@@ -152,7 +148,7 @@ impl Port for BarePort {
         access: Access,
         protected: bool,
     ) -> bool {
-        Board::refills(space, on, va, access, protected)
+        Board::refill(space, on, va, access, protected)
     }
 
     fn enter(registers: &mut Registers) -> Trap {

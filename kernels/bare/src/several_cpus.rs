@@ -57,13 +57,13 @@ pub trait BoardCpus {
     /// 1. The code at `start` may be run by that CPU, which is CPU `cpu`.
     unsafe fn start_cpu(cpu: usize, id: u64, start: u64) -> Result<(), impl Debug>;
     /// Interrupts another CPU.
-    fn interrupt(cpu: usize);
+    fn send_interrupt(cpu: usize);
     /// Serves the requests of other CPUs.
     fn serve(pin: &Pinned<'_>) {
         machine().tlb().serve(pin);
     }
     /// This CPU has left a space.
-    fn left() {}
+    fn left_space() {}
 }
 
 /// Runs all checks on the board of the device tree at physical address `tree`. `first` is the
@@ -169,7 +169,7 @@ pub struct Interrupts;
 impl Ipi for Interrupts {
     fn send(&self, _pin: &Pinned<'_>, cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {
         if !leaves_out(NegativeControl::Ipi) {
-            cpus.iter().for_each(|cpu| BarePort::interrupt(cpu.0.into()));
+            cpus.iter().for_each(|cpu| Board::send_interrupt(cpu.0.into()));
         }
     }
 
@@ -184,16 +184,13 @@ static IN_CALLS: AtomicU64 = AtomicU64::new(0);
 /// Serves an interrupt of another CPU that came while the kernel ran.
 pub fn interrupted() {
     IN_CALLS.fetch_add(1, Ordering::Relaxed);
-    BarePort::answer();
+    Board::answer();
 }
 
-/// The CPUs.
-pub struct BarePort;
-
 /// The tasks.
-pub static TASKS: tasks::Tasks<BarePort> = tasks::Tasks::new();
+pub static TASKS: tasks::Tasks<Board> = tasks::Tasks::new();
 
-impl Port for BarePort {
+impl Port for Board {
     type Format = Format;
     type Machine = Machine;
     type Registers = Registers;
@@ -227,7 +224,7 @@ impl Port for BarePort {
     }
 
     fn left() {
-        Board::left();
+        Board::left_space();
     }
 
     fn begin_turn() {
@@ -239,7 +236,7 @@ impl Port for BarePort {
     }
 
     fn interrupt(cpu: usize) {
-        Board::interrupt(cpu);
+        Board::send_interrupt(cpu);
     }
 
     fn answer() {

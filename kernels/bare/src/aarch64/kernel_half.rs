@@ -11,8 +11,7 @@ use ptarmigan_kernel_base::smp::kernel_half::{ATTR, PAGE, check as check_with, f
 use ptarmigan_kernel_base::tasks::Port;
 
 use super::machine::tree;
-use crate::cpus::BarePort;
-use crate::machine::{on, pin};
+use crate::machine::{Board, on, pin};
 
 const AT: VirtAddr = VirtAddr(PAGE);
 /// Bytes that a leaf table maps.
@@ -41,7 +40,7 @@ impl Range {
     /// the range back.
     pub fn check(mut self) {
         let pin = pin();
-        check_with(BarePort::cpus(), |frame| {
+        check_with(Board::cpus(), |frame| {
             must("unmapping of the kernel's half", self.0.unmap(on(&pin), AT, 1, |_, _| {}));
             self.map(frame);
         });

@@ -69,7 +69,7 @@ impl BoardCpus for Board {
         unsafe { psci::start_cpu(id, start, cpu as u64) }
     }
 
-    fn interrupt(cpu: usize) {
+    fn send_interrupt(cpu: usize) {
         irq::send(cpu);
     }
 }

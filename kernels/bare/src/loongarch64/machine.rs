@@ -4,14 +4,12 @@
 use ptarmigan::addr::PhysAddr;
 use ptarmigan_kernel_base::program::Program;
 
-use super::mmu::{ASIDS, OneCpuMmu};
+use super::mmu::ASIDS;
 use super::negative_controls::{NegativeControl, leaves_out};
 use crate::machine::{Board, BoardMachine};
 
+pub use super::mmu::OneCpuMmu as Mmus;
 pub use ptarmigan::format::LoongArch64 as Format;
-
-/// The MMU of the CPU.
-pub type Mmus = OneCpuMmu;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 1 << 14;
@@ -30,7 +28,7 @@ pub fn program() -> Program {
 
 impl BoardMachine for Board {
     fn mmus() -> Mmus {
-        OneCpuMmu::new()
+        Mmus::new()
     }
 
     fn asids() -> u16 {

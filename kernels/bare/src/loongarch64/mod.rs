@@ -22,7 +22,7 @@ use ptarmigan::space::SharedSpace;
 use ptarmigan_kernel_base::direct::direct;
 use ptarmigan_kernel_base::fail_if;
 
-use crate::cpus::BoardCpus;
+use crate::cpus::BoardCpu;
 use crate::machine::{Board, Machine, machine};
 
 global_asm!(include_str!("boot.s"));
@@ -42,7 +42,7 @@ static IN_A_ROW: AtomicU64 = AtomicU64::new(0);
 /// More faults in a row at one address than programs make.
 const TOO_MANY: u64 = 64;
 
-impl BoardCpus for Board {
+impl BoardCpu for Board {
     const NAME: &str = "LoongArch";
     const STACK_END: u64 = 0x40_0000_0000;
 
@@ -66,7 +66,7 @@ impl BoardCpus for Board {
 
     /// The handler of misses fills the TLB, so a fault is the library's. One that comes again and
     /// again has an entry in the TLB that is older than its table's.
-    fn refills(
+    fn refill(
         _: &SharedSpace<Format>,
         _: On<'_, Machine>,
         va: VirtAddr,

@@ -8,13 +8,11 @@ use ptarmigan::format::Access;
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan_kernel_base::direct::physical;
 
-use super::hashed::{self, HASH_TABLE, Hashed};
+use super::hashed::{self, HASH_TABLE};
 use crate::machine::{Board, BoardMachine, Plan, machine, on, pin};
 
+pub use super::hashed::Hashed as Mmus;
 pub use ptarmigan::format::Ppc32 as Format;
-
-/// The MMU of the CPU.
-pub type Mmus = Hashed;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -42,7 +40,7 @@ impl BoardMachine for Board {
     const COSTS: CostModel = CostModel::Costs(Costs { page_hashed: 40, ..Costs::new(16, HASH_TABLE / 8) });
 
     fn mmus() -> Mmus {
-        Hashed
+        Mmus
     }
 
     fn asids() -> u16 {

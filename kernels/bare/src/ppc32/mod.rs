@@ -25,7 +25,7 @@ use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::space::SharedSpace;
 use ptarmigan_kernel_base::{Failed, fail, fail_if, say};
 
-use crate::cpus::BoardCpus;
+use crate::cpus::BoardCpu;
 use crate::machine::{Board, Machine, machine};
 
 global_asm!(include_str!("boot.s"));
@@ -39,7 +39,7 @@ pub const END: usize = mmu::DEVICES + 0x64;
 /// The command that resets the machine.
 pub const ENDS: u8 = 0xfe;
 
-impl BoardCpus for Board {
+impl BoardCpu for Board {
     const NAME: &str = "PowerPC";
     const STACK_END: u64 = 0xb000_0000;
 
@@ -91,7 +91,7 @@ impl BoardCpus for Board {
 
     /// Puts a page that was missed into the hash table, as its entry says. After a fault the page
     /// is not hashed yet, so the access misses once more.
-    fn refills(
+    fn refill(
         space: &SharedSpace<Format>,
         on: On<'_, Machine>,
         va: VirtAddr,

@@ -16,8 +16,7 @@ use ptarmigan_kernel_base::tasks::Port;
 use ptarmigan_kernel_mailbox as mailbox;
 
 use super::{machine, mmu};
-use crate::cpus::BarePort;
-use crate::machine::pin;
+use crate::machine::{Board, pin};
 
 /// The entry of all roots that leads to the page.
 const ROOT_ENTRY: usize = mmu::ENTRIES - 1;
@@ -54,7 +53,7 @@ pub fn announce() {
 
 /// Changes the page while the other CPUs look, and checks the values that they see.
 pub fn check() {
-    check_with(BarePort::cpus(), |frame| {
+    check_with(Board::cpus(), |frame| {
         set_page(frame);
         if let Err(e) = machine::flush_kernel(&pin(), &Runs::one(PAGE, PAGE + FRAME_SIZE as u64, 12)) {
             fail(format_args!("a flush of the kernel's half: {e}"));

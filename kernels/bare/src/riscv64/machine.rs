@@ -13,10 +13,12 @@ use super::negative_controls::{NegativeControl, leaves_out};
 use crate::cpus::{ASIDS, BoardCpus, Interrupts};
 use crate::machine::{Board, BoardMachine, Plan, machine, on, pin};
 
+pub use Harts as Mmus;
+
 pub use super::mmu::Format;
 
 /// The MMUs of the harts.
-pub type Mmus = SfenceVma<Format, Interrupts, Announcing>;
+pub type Harts = SfenceVma<Format, Interrupts, Announcing>;
 
 impl BoardMachine for Board {
     fn mmus() -> Mmus {

@@ -13,13 +13,13 @@ use ptarmigan_kernel_mailbox as mailbox;
 
 use super::negative_controls::{NegativeControl, leaves_out};
 
+/// The format of all tables.
+#[cfg(not(debug_assertions))]
+pub use ptarmigan::format::Sv39 as Format;
 /// The format of all tables. An image that checks groups has Svnapot's entries in its spaces too:
 /// they are Sv39's, but for groups.
 #[cfg(debug_assertions)]
-pub type Format = ptarmigan::format::Sv39Napot;
-/// The format of all tables.
-#[cfg(not(debug_assertions))]
-pub type Format = ptarmigan::format::Sv39;
+pub use ptarmigan::format::Sv39Napot as Format;
 
 /// Entries of a root.
 pub const ENTRIES: usize = 512;

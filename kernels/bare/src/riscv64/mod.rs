@@ -83,7 +83,7 @@ impl BoardCpus for Board {
         unsafe { sbi::start_hart(id, start, cpu as u64) }
     }
 
-    fn interrupt(cpu: usize) {
+    fn send_interrupt(cpu: usize) {
         harts::interrupt(cpu);
     }
 
@@ -93,7 +93,7 @@ impl BoardCpus for Board {
         mmu::set_answering(pin, false);
     }
 
-    fn left() {
+    fn left_space() {
         mmu::check_fenced("the kernel's");
     }
 }

@@ -11,7 +11,7 @@ use ptarmigan::window::DirectMap;
 
 use ptarmigan_kernel_base::say;
 
-use super::machine::{Machine, here, pin, read, write};
+use super::machine::{AnnouncedMachine, here, pin, read, write};
 
 const START: VirtAddr = VirtAddr(0xffff_c000_0000_0000);
 const BYTES: u64 = 4 << 20;
@@ -28,7 +28,7 @@ fn each_page(area: &Area<'_>, mut visit: impl FnMut(u64, u64)) {
 }
 
 /// Runs the checks; panics at the first that fails.
-pub fn check(m: &Machine, boot: &mut BootMemory) {
+pub fn check(m: &AnnouncedMachine, boot: &mut BootMemory) {
     let pin = pin(m);
     let on = here(m, &pin);
     let spaces = [(); 2].map(|()| {

@@ -31,7 +31,7 @@ use ptarmigan_kernel_x86::memory_map::Span;
 use ptarmigan_kernel_x86::table;
 
 use super::areas;
-use super::machine::{self, Machine, here, pin, read, write};
+use super::machine::{self, AnnouncedMachine, here, pin, read, write};
 
 const VIRT: u64 = 0x40_0000_0000;
 const PAGE: u64 = 4096;
@@ -41,7 +41,7 @@ const SPACES: u32 = 64;
 
 /// The state that the fault hook uses.
 struct Current<'m> {
-    machine: &'m Machine,
+    machine: &'m AnnouncedMachine,
     tree: RefCell<Option<Tree<X86_64>>>,
 }
 
@@ -96,19 +96,19 @@ impl Waiting {
     /// # Safety
     ///
     /// 1. [`fault`] must have made the entry, and no other call may take its reference.
-    unsafe fn add(&mut self, m: &Machine, frame: Pfn) {
+    unsafe fn add(&mut self, m: &AnnouncedMachine, frame: Pfn) {
         // SAFETY: 1. `fault` left the reference to the entry, and it is taken here (1.).
         self.frames[self.n] = Some(unsafe { DataFrame::from_raw(m.id(), frame) });
         self.n += 1;
     }
 
-    fn give(self, m: &Machine) {
+    fn give(self, m: &AnnouncedMachine) {
         self.frames.into_iter().flatten().for_each(|frame| give(m, frame));
     }
 }
 
 /// Gives a frame back that has no other users.
-fn give(m: &Machine, frame: DataFrame) {
+fn give(m: &AnnouncedMachine, frame: DataFrame) {
     let pfn = frame.pfn();
     let last = m.data().release(m.frames(), &pin(m), frame);
     assert!(last.is_ok_and(|last| last), "{pfn} has other users");

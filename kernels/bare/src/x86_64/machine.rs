@@ -18,7 +18,7 @@ use ptarmigan_kernel_x86::bare::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, kernel_ro
 use ptarmigan_kernel_x86::memory_map::Span;
 
 /// All parts together, whose tables a recorder is told of.
-pub type Machine = machine::Machine<X86_64, OneCpu, NoObjects, Announced<'static, X86_64, ()>>;
+pub type AnnouncedMachine = machine::Machine<X86_64, OneCpu, NoObjects, Announced<'static, X86_64, ()>>;
 
 /// The MMU of the one CPU, which has no other to interrupt.
 pub type OneCpu = X86Mmu<X86_64, NoIpi, AnnouncedCpu>;
@@ -91,7 +91,7 @@ unsafe impl Instructions for AnnouncedCpu {
 /// # Safety
 ///
 /// 1. Nobody else uses the memory, now or later.
-pub unsafe fn set_up(memory: Span) -> Result<(Machine, BootMemory), Failed> {
+pub unsafe fn set_up(memory: Span) -> Result<(AnnouncedMachine, BootMemory), Failed> {
     // SAFETY: 1. The kernel sets neither CR4.PGE nor CR4.PCIDE. 2. It is false.
     let mmu = unsafe { X86Mmu::with_features(NoIpi, AnnouncedCpu, Features::NONE) };
     let runs = [MemoryRun::new(memory.start..memory.end)];
@@ -103,18 +103,18 @@ pub unsafe fn set_up(memory: Span) -> Result<(Machine, BootMemory), Failed> {
     // that it links are statics.
     let boot = unsafe { KERNEL.set_up(setup)? };
     let Some(parts) = KERNEL.parts() else { fail(format_args!("used before it was set up")) };
-    Ok((Machine::new(parts, Announced::new(parts.frames(), || ())), boot))
+    Ok((AnnouncedMachine::new(parts, Announced::new(parts.frames(), || ())), boot))
 }
 
 /// Proof of being on the one CPU.
-pub fn pin(machine: &Machine) -> Pinned<'static> {
+pub fn pin(machine: &AnnouncedMachine) -> Pinned<'static> {
     // SAFETY: 1. There is one CPU and one thread, which goes on only after an exception handler has
     // returned. 2. The machine has one CPU and one node.
     unsafe { Pinned::assume(machine.id(), CpuId(0), NodeId(0)) }
 }
 
 /// The machine, seen from its CPU.
-pub fn here<'a>(machine: &'a Machine, pin: &'a Pinned<'a>) -> On<'a, Machine> {
+pub fn here<'a>(machine: &'a AnnouncedMachine, pin: &'a Pinned<'a>) -> On<'a, AnnouncedMachine> {
     machine.here(pin)
 }
 
