@@ -3,7 +3,7 @@
 use crate::ceilings::Ceilings;
 use crate::lines::{LineKind, kinds};
 use crate::outcome;
-use crate::repository;
+use crate::repository::{self, Package};
 use crate::test_names;
 use clap::Args;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// The limit, and the ceilings of crates that are above.
 const LIST: &str = "crates/xtask/lists/names.list";
 /// Directories whose crates are counted together, too, as the first: they are in one image.
-const TOGETHER: [&[&str]; 1] = [&["kernels", "linux"]];
+const TOGETHER: [&str; 2] = ["kernels", "linux"];
 
 /// Arguments of `names`.
 #[derive(Args)]
@@ -103,15 +103,20 @@ fn defined(line: &str) -> Option<&str> {
 
 /// Runs `cargo xtask names`.
 pub fn run(args: &NamesArgs) -> ExitCode {
-    let checked = names().and_then(|crates| match &args.of {
-        Some(of) => print_places(&crates, of).map(|()| true),
-        None => Ok(check(&crates)? & test_names::check()?),
-    });
-    outcome::exit("names", checked)
+    outcome::exit("names", start(args))
 }
 
-/// Prints the names that the crates below `of` define more than once, and their tests with long
-/// names.
+fn start(args: &NamesArgs) -> Result<bool, String> {
+    let files = repository::files()?;
+    let packages = repository::packages(&files)?;
+    let (crates, tests) = (names(&files, &packages)?, test_names::read(&files, &packages)?);
+    let Some(of) = &args.of else { return Ok(check(&crates)? & test_names::check(&tests)?) };
+    print_places(&crates, of)?;
+    test_names::print(&tests, of);
+    Ok(true)
+}
+
+/// Prints the names that the crates below `of` define more than once, with their places.
 fn print_places(crates: &BTreeMap<PathBuf, Names>, of: &Path) -> Result<(), String> {
     if !of.is_dir() {
         return Err(format!("{} is not a directory", of.display()));
@@ -120,7 +125,7 @@ fn print_places(crates: &BTreeMap<PathBuf, Names>, of: &Path) -> Result<(), Stri
         let places = places.iter().map(|place| format!("{}:{}", place.file.display(), place.line));
         println!("{name}: {}", places.collect::<Vec<_>>().join(", "));
     }
-    test_names::print(of)
+    Ok(())
 }
 
 /// Returns the names of all crates with their roots below one of the directories.
@@ -140,9 +145,8 @@ fn check(crates: &BTreeMap<PathBuf, Names>) -> Result<bool, String> {
         println!("{name:<34} {all:>6} {several:>8} {percent:>8} {ceiling:>8}");
     };
     let mut counts = Vec::new();
-    let together = TOGETHER.map(|directories| (PathBuf::from(directories[0]), below(crates, directories)));
-    let together = together.iter().map(|(directory, names)| (directory, names));
-    for (directory, names) in crates.iter().chain(together) {
+    let (first, together) = (PathBuf::from(TOGETHER[0]), below(crates, &TOGETHER));
+    for (directory, names) in crates.iter().chain([(&first, &together)]) {
         let ceiling = list.ceiling(directory).map_or_else(String::new, |ceiling| ceiling.to_string());
         row(&directory.display().to_string(), names, ceiling);
         counts.push((directory.clone(), names.percent()));
@@ -156,10 +160,9 @@ fn check(crates: &BTreeMap<PathBuf, Names>) -> Result<bool, String> {
 }
 
 /// Returns the type names of each crate that has any, by the directory of its root.
-fn names() -> Result<BTreeMap<PathBuf, Names>, String> {
-    let files = repository::files()?;
+fn names(files: &[PathBuf], packages: &[Package]) -> Result<BTreeMap<PathBuf, Names>, String> {
     let mut crates: BTreeMap<PathBuf, Names> = BTreeMap::new();
-    for (directory, file) in repository::sources(&files, &repository::packages(&files)?) {
+    for (directory, file) in repository::sources(files, packages) {
         crates.entry(directory.to_owned()).or_default().add(file, &repository::read(file)?);
     }
     crates.retain(|_, names| !names.0.is_empty());

@@ -75,6 +75,12 @@ fn crate_of<'a>(file: &'a Path, crates: &BTreeSet<PathBuf>) -> Option<&'a Path> 
     file.ancestors().skip(1).find(|above| crates.contains(*above))
 }
 
+/// Returns the package that has `file`: the one with the nearest directory above it.
+pub fn package_of<'p>(file: &Path, packages: impl IntoIterator<Item = &'p Package>) -> Option<&'p Package> {
+    let above = packages.into_iter().filter(|package| file.starts_with(&package.directory));
+    above.max_by_key(|package| package.directory.components().count())
+}
+
 /// Returns the packages of all manifests among `files`, of each workspace, in the order of their
 /// directories.
 ///
@@ -95,7 +101,7 @@ pub fn packages(files: &[PathBuf]) -> Result<Vec<Package>, String> {
         let answer: Value =
             serde_json::from_str(&text).map_err(|e| format!("{}: {e}", manifest.display()))?;
         for package in answer["packages"].as_array().into_iter().flatten() {
-            let package = package_of(package, &answer["workspace_root"], &here);
+            let package = self::package(package, &answer["workspace_root"], &here);
             if !packages.iter().any(|known| known.directory == package.directory) {
                 packages.push(package);
             }
@@ -106,7 +112,7 @@ pub fn packages(files: &[PathBuf]) -> Result<Vec<Package>, String> {
 }
 
 /// Reads a package out of the answer of `cargo metadata`.
-fn package_of(package: &Value, workspace: &Value, here: &Path) -> Package {
+fn package(package: &Value, workspace: &Value, here: &Path) -> Package {
     let path = |value: &Value| {
         let path = Path::new(value.as_str().unwrap_or_default());
         path.strip_prefix(here).unwrap_or(path).to_owned()
@@ -133,4 +139,16 @@ pub fn output(command: &mut Command) -> Result<String, String> {
         return Err(format!("{command:?}: {}", String::from_utf8_lossy(&out.stderr).trim_end()));
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_package_has_the_file() {
+        let packages = ["", "a", "a/tests"].map(|at| Package { directory: at.into(), ..Package::default() });
+        let of = |file: &str| package_of(Path::new(file), &packages).unwrap().directory.clone();
+        assert_eq!(["a/src/x.rs", "a/tests/x.rs", "b.rs"].map(of), ["a", "a/tests", ""].map(PathBuf::from));
+    }
 }

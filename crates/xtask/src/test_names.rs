@@ -24,6 +24,9 @@ pub struct TestNames {
     long: Vec<LongTest>,
 }
 
+/// The tests of packages, by their directories.
+pub type TestsByPackage = BTreeMap<PathBuf, TestNames>;
+
 impl TestNames {
     fn add(&mut self, file: &Path, text: &str) {
         for (line, name) in tests(text) {
@@ -54,18 +57,12 @@ fn function(line: &str) -> Option<&str> {
 }
 
 /// Prints the long names of tests below `of`, with their places.
-///
-/// # Errors
-///
-/// A text that names the file that cannot be read.
-pub fn print(of: &Path) -> Result<(), String> {
-    let packages = packages()?;
+pub fn print(packages: &TestsByPackage, of: &Path) {
     for LongTest { file, line, name } in packages.values().flat_map(|tests| &tests.long) {
         if file.starts_with(of) {
             println!("{name} ({} characters): {}:{line}", name.chars().count(), file.display());
         }
     }
-    Ok(())
 }
 
 /// Prints the number of long names of each package with tests. Returns whether each is within its
@@ -73,14 +70,14 @@ pub fn print(of: &Path) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// A text that names the file that cannot be read.
-pub fn check() -> Result<bool, String> {
-    let (list, packages) = (Ceilings::read(Path::new(LIST))?, packages()?);
+/// A text that names the line, if the list is malformed.
+pub fn check(packages: &TestsByPackage) -> Result<bool, String> {
+    let list = Ceilings::read(Path::new(LIST))?;
     println!("\n{:<34} {:>6} {:>8} {:>17}", "tests", "names", "long", "ceiling");
     let row = |name: &str, all: usize, long: usize, ceiling: String| {
         println!("{name:<34} {all:>6} {long:>8} {ceiling:>17}");
     };
-    for (directory, tests) in &packages {
+    for (directory, tests) in packages {
         let ceiling = list.ceiling(directory).map_or_else(String::new, |ceiling| ceiling.to_string());
         row(&directory.display().to_string(), tests.count, tests.long.len(), ceiling);
     }
@@ -91,23 +88,19 @@ pub fn check() -> Result<bool, String> {
 }
 
 /// Returns the tests of each package that has any, by its directory.
-fn packages() -> Result<BTreeMap<PathBuf, TestNames>, String> {
-    let files = repository::files()?;
-    let packages = repository::packages(&files)?;
-    let mut tests: BTreeMap<PathBuf, TestNames> = BTreeMap::new();
-    for (_, file) in repository::sources(&files, &packages) {
-        if let Some(package) = package_of(file, &packages) {
-            tests.entry(package.to_owned()).or_default().add(file, &repository::read(file)?);
+///
+/// # Errors
+///
+/// A text that names the file that cannot be read.
+pub fn read(files: &[PathBuf], packages: &[Package]) -> Result<TestsByPackage, String> {
+    let mut tests = TestsByPackage::new();
+    for (_, file) in repository::sources(files, packages) {
+        if let Some(package) = repository::package_of(file, packages) {
+            tests.entry(package.directory.clone()).or_default().add(file, &repository::read(file)?);
         }
     }
     tests.retain(|_, tests| tests.count > 0);
     Ok(tests)
-}
-
-/// Returns the directory of the package that `file` belongs to: the nearest above it.
-fn package_of<'p>(file: &Path, packages: &'p [Package]) -> Option<&'p Path> {
-    let above = packages.iter().map(|package| package.directory.as_path()).filter(|at| file.starts_with(at));
-    above.max_by_key(|at| at.components().count())
 }
 
 #[cfg(test)]
@@ -129,12 +122,5 @@ mod tests {
         }
         assert_eq!((names.count, names.long.len()), (2, 1));
         assert_eq!((names.long[0].line, names.long[0].name.len()), (2, 61));
-    }
-
-    #[test]
-    fn the_nearest_package_has_the_file() {
-        let packages = ["", "a", "a/tests"].map(|at| Package { directory: at.into(), ..Package::default() });
-        let of = |file: &str| package_of(Path::new(file), &packages).unwrap().to_owned();
-        assert_eq!(["a/src/x.rs", "a/tests/x.rs", "b.rs"].map(of), ["a", "a/tests", ""].map(PathBuf::from));
     }
 }

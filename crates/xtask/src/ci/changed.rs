@@ -3,7 +3,7 @@ use super::jobs::{Job, Table, Tier};
 use crate::repository::{self, Package};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
 };
 
@@ -29,14 +29,6 @@ impl Packages {
     pub fn read() -> Result<Self, String> {
         let packages = repository::packages(&repository::files()?)?;
         Ok(Packages(packages.into_iter().map(|package| (package.name.clone(), package)).collect()))
-    }
-
-    /// Returns the package that has `file`: the one with the deepest directory.
-    fn of(&self, file: &Path) -> Option<&str> {
-        let inside = self.0.iter().filter(|(_, package)| file.starts_with(&package.directory));
-        inside
-            .max_by_key(|(_, package)| package.directory.components().count())
-            .map(|(name, _)| name.as_str())
     }
 
     /// Returns `changed` and the packages that are built with them, directly or not.
@@ -71,8 +63,11 @@ impl Packages {
 
     /// Chooses the jobs of `files`, paths from the root of the repository.
     pub fn select(&self, table: &Table, files: &[PathBuf]) -> Selection {
-        let changed: BTreeSet<String> =
-            files.iter().filter_map(|file| self.of(file)).map(str::to_owned).collect();
+        let changed: BTreeSet<String> = files
+            .iter()
+            .filter_map(|file| repository::package_of(file, self.0.values()))
+            .map(|of| of.name.clone())
+            .collect();
         let dependants = self.dependants(&changed);
         let mut jobs: Vec<Job> = self.with_tests(&changed).into_iter().map(tests).collect();
         let mut rest = Vec::new();
@@ -122,18 +117,22 @@ mod tests {
     use super::*;
 
     fn packages() -> Packages {
-        let package = |directory: &str, uses: &[&str], workspace: &str| Package {
-            directory: directory.into(),
-            workspace: workspace.into(),
-            uses: uses.iter().map(PathBuf::from).collect(),
-            ..Package::default()
+        let package = |name: &str, directory: &str, uses: &[&str], workspace: &str| {
+            let package = Package {
+                name: name.into(),
+                directory: directory.into(),
+                workspace: workspace.into(),
+                uses: uses.iter().map(PathBuf::from).collect(),
+                ..Package::default()
+            };
+            (package.name.clone(), package)
         };
         Packages(BTreeMap::from([
-            ("lib".to_owned(), package("crates/lib", &[], "")),
-            ("lib-tests".to_owned(), package("crates/lib/tests", &["crates/lib"], "")),
-            ("cli".to_owned(), package("crates/cli", &["crates/lib"], "")),
-            ("kernel".to_owned(), package("linux/kernel", &["crates/cli"], "linux")),
-            ("other".to_owned(), package("crates/other", &[], "")),
+            package("lib", "crates/lib", &[], ""),
+            package("lib-tests", "crates/lib/tests", &["crates/lib"], ""),
+            package("cli", "crates/cli", &["crates/lib"], ""),
+            package("kernel", "linux/kernel", &["crates/cli"], "linux"),
+            package("other", "crates/other", &[], ""),
         ]))
     }
 
