@@ -175,7 +175,8 @@ fn faults_of_other_programs_take_no_sample_from_a_recorded_one() {
     assert!((26_000..35_000).contains(&events), "{main} {stderr}");
     let samples = stderr.lines().find_map(|line| line.split_once("callers of ")?.1.split(' ').next());
     let samples: u64 = samples.expect("a line").replace(',', "").parse().expect("a number");
-    assert!((420..600).contains(&samples), "{stderr}");
+    // A reader that comes late keeps one sample of two, which stands for both, until its next look.
+    assert!((230..600).contains(&samples), "{stderr}");
 }
 
 #[test]
