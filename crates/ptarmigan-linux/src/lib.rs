@@ -16,7 +16,3 @@ mod tally;
 pub use kmap::{FlushRule, LinuxPool};
 pub use plain::Plain;
 pub use quicklist::{Historic, HistoricError, ListsRefused, Rules, Trim};
-
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -52,7 +52,3 @@ pub mod wrap;
 
 pub use error::{Context, Failure};
 pub use units::{Bytes, Count, Mean, Time, figure};
-
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -64,8 +64,3 @@ pub use writer::Writer;
 /// The version of the format that this crate writes, and the newest that it reads. It reads all
 /// before it.
 pub const VERSION: u16 = 3;
-
-/// Tests the example of the package's readme.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -1,5 +1,5 @@
 //! `replay` on good and bad traces and settings, with the built program.
-use crate::program::{Ran, Temporary, json, program, ptarmigan, reader_goes_away, shipped};
+use crate::program::{Ran, Temporary, crate_file, json, program, ptarmigan, reader_goes_away, shipped};
 use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method,
     Name, Prot, Sampled, Writer,
@@ -364,7 +364,7 @@ fn bad_settings_are_one_line() {
     );
     one_line(&with(&["--params", "tlb.model=best"]), 2, "none of linux, always-page, always-full");
     one_line(&ptarmigan(&["replay", "/nonexistent"]), 1, "/nonexistent");
-    one_line(&ptarmigan(&["replay", &shipped("README.md")]), 1, "not a trace");
+    one_line(&ptarmigan(&["replay", &crate_file("Cargo.toml")]), 1, "not a trace");
 }
 
 #[test]

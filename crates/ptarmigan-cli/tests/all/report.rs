@@ -889,7 +889,7 @@ fn bad_traces_and_options_are_one_line() {
     let dir = Dir::new("bad");
     let page = dir.path("page.html");
     one_line(&report(&["/nonexistent", "-o", &page]), 1, "/nonexistent");
-    one_line(&report(&[&shipped("README.md"), "-o", &page]), 1, "not a trace");
+    one_line(&report(&[&program::crate_file("Cargo.toml"), "-o", &page]), 1, "not a trace");
     let bytes = std::fs::read(shipped("fixture.ptrace")).expect("the fixture");
     std::fs::write(dir.path("cut"), &bytes[..bytes.len() / 2]).expect("a file");
     one_line(&report(&[&dir.path("cut"), "-o", &page]), 1, "truncated");

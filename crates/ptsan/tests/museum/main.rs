@@ -108,15 +108,15 @@ fn no_two_exhibits_stand_for_the_same_check() {
     assert_eq!(checks.len(), ALL.len());
 }
 
-/// Returns a page of the repository, or `None` if the package is tested alone.
-fn page(directory: &str) -> Option<String> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
+/// Returns the page of the museum, or `None` if the package is tested alone.
+fn page() -> Option<String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     directory.is_dir().then(|| std::fs::read_to_string(directory.join("museum.md")).expect("museum.md"))
 }
 
 #[test]
 fn the_families_in_the_book_have_every_exhibit_once() {
-    let Some(text) = page("book/src") else { return };
+    let Some(text) = page() else { return };
     let families =
         text.split("## Families").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("families");
     let mut named: Vec<&str> = families.split('`').skip(1).step_by(2).collect();
@@ -128,7 +128,7 @@ fn the_families_in_the_book_have_every_exhibit_once() {
 
 #[test]
 fn the_report_in_the_book_is_that_of_its_exhibit() {
-    let Some(text) = page("book/src") else { return };
+    let Some(text) = page() else { return };
     let shown = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a report");
     let report = ALL[0].run(1, true, false).san.to_string();
     let missing: Vec<&str> = shown.lines().filter(|line| !report.contains(line)).collect();
