@@ -155,40 +155,29 @@ fn shipped_traces_match_linux_with_any_number_of_workers() {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 /// Returns a random history: tasks on random CPUs fork, share spaces, start programs and exit.
 fn history(seed: u64) -> Trace {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let cpus = 1 + random.below(5) as u16;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let cpus = 1 + random.u16(..5);
     let header = Header::new("history", cpus, Method::Synthetic);
     let mut writer = Writer::new(Vec::new(), &header, 3).expect("a good header");
     let (mut alive, mut tasks) = (vec![0u32], 1);
     // Some histories share spaces often, others rarely.
-    let sharing = 1 + random.below(6);
+    let sharing = 1 + random.u64(..6);
     for _ in 0..1500 {
         if alive.is_empty() {
             break;
         }
-        let at = random.below(alive.len() as u64) as usize;
+        let at = random.usize(..alive.len());
         let task = alive[at];
-        let page = 0x1000 + random.below(6) * 0x3_0000 + random.below(700);
-        let pages = 1 + random.below(600);
-        let prot = Prot(random.below(8) as u8);
-        let kind = match random.below(40) {
+        let page = 0x1000 + random.u64(..6) * 0x3_0000 + random.u64(..700);
+        let pages = 1 + random.u64(..600);
+        let prot = Prot(random.u8(..8));
+        let kind = match random.u64(..40) {
             0 => Kind::Clone { child: tasks, kind: CloneKind::Fork },
             1 => Kind::Clone { child: tasks, kind: CloneKind::Vfork },
             n if n < 2 + sharing && alive.len() < 12 => Kind::Clone { child: tasks, kind: CloneKind::Share },
-            8 => Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: random.below(9) as u32 },
+            8 => Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: random.u32(..9) },
             9 if alive.len() > 3 => Kind::Exit { last: false },
             10 => Kind::Idle,
             11 => Kind::Truth { tables: 1 << 20, at: Sampled::Exit },
@@ -200,10 +189,8 @@ fn history(seed: u64) -> Trace {
                 Kind::Mremap { from: page, old_pages: pages, to: page + 0x800, new_pages: pages, keep: false }
             }
             17 => Kind::Area { start: page, pages, prot, kind: AreaKind::Anon },
-            18..=23 => {
-                Kind::Mmap { start: page, pages, prot: Prot(3), flags: MapFlags(random.below(4) as u16) }
-            }
-            _ => Kind::Fault { page, flags: FaultFlags(random.below(4) as u8) },
+            18..=23 => Kind::Mmap { start: page, pages, prot: Prot(3), flags: MapFlags(random.u16(..4)) },
+            _ => Kind::Fault { page, flags: FaultFlags(random.u8(..4)) },
         };
         match kind {
             Kind::Clone { .. } => {
@@ -215,7 +202,7 @@ fn history(seed: u64) -> Trace {
             }
             _ => {}
         }
-        let cpu = random.below(u64::from(cpus)) as u16;
+        let cpu = random.u16(..cpus);
         writer.event(&Event { task, cpu, kind }).expect("a valid event");
     }
     let bytes = writer.finish(0).expect("memory takes everything").0;

@@ -174,12 +174,14 @@ fn half_a_step(value: f64, digits: usize) -> f64 {
     0.5 / 10f64.powi(decimals(value, digits) as i32)
 }
 
-/// Formats a number with commas and decimals.
+/// Formats a number with commas and decimals. A number that is rounded to zero has no sign.
 fn decimal(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
+    let is_zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
+    let text = text.strip_prefix('-').filter(|_| is_zero).unwrap_or(&text);
     match text.split_once('.') {
         Some((whole, rest)) => format!("{}.{rest}", grouped(whole)),
-        None => grouped(&text),
+        None => grouped(text),
     }
 }
 
@@ -223,6 +225,7 @@ mod tests {
             [Mean(1650.34), Mean(-1650.0), Mean(-650.0)].map(|n| n.to_string()),
             ["1,650.3", "-1,650.0", "-650.0"]
         );
+        assert_eq!([format!("{:.0}", Mean(-0.4)), Mean(-0.04).to_string()], ["0", "0.0"]);
         assert_eq!([0, 7, 1234, 315_728].map(|n| Count(n).rounded().0), [0, 7, 1230, 316_000]);
     }
 

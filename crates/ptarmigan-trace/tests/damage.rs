@@ -25,18 +25,6 @@ fn put(file: &NamedTempFile, bytes: &[u8]) {
     std::fs::write(file.path(), bytes).expect("our file");
 }
 
-/// Numbers that look random and are the same in every run (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-}
-
 /// Events that all formats have.
 fn old_events() -> Vec<Event> {
     let at = |task, cpu, kind| Event { task, cpu, kind };
@@ -302,13 +290,13 @@ fn any_rows_with_correct_checksums_are_read_or_refused() {
 #[test]
 fn rows_of_one_trace_in_another_are_read_or_refused() {
     let (old, new) = (sample(1), sample(2));
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..3000 {
-        let (mut into, from) = if random.below(2) == 0 { (old.clone(), &new) } else { (new.clone(), &old) };
-        let at = random.below(into.rows.len());
-        let gone = random.below(into.rows.len() - at).min(random.below(20));
-        let start = random.below(from.rows.len());
-        let end = start + random.below(from.rows.len() - start).min(40);
+        let (mut into, from) = if random.bool() { (old.clone(), &new) } else { (new.clone(), &old) };
+        let at = random.usize(..into.rows.len());
+        let gone = random.usize(..into.rows.len() - at).min(random.usize(..20));
+        let start = random.usize(..from.rows.len());
+        let end = start + random.usize(..from.rows.len() - start).min(40);
         into.rows.splice(at..at + gone, from.rows[start..end].iter().copied());
         into.counts.row_bytes = into.rows.len() as u64;
         harness::read_any(&into.trace());

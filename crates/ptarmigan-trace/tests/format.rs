@@ -264,26 +264,20 @@ fn rows_that_repeat_without_end_need_no_memory() {
 #[test]
 fn thousands_of_mutations_never_panic() {
     let (bytes, _) = write(&small());
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
+    let mut rng = fastrand::Rng::with_seed(1);
     assert_eq!(harness::read_any(&bytes), (32, true));
     for _ in 0..4000 {
         let mut bad = bytes.clone();
-        for _ in 0..=random(4) {
-            match random(3) {
+        for _ in 0..=rng.usize(..4) {
+            match rng.u8(..3) {
                 0 => {
-                    let at = random(bad.len());
-                    bad[at] = random(256) as u8;
+                    let at = rng.usize(..bad.len());
+                    bad[at] = rng.u8(..);
                 }
-                1 => bad.truncate(random(bad.len()) + 1),
+                1 => bad.truncate(rng.usize(..bad.len()) + 1),
                 _ => {
-                    let at = random(bad.len());
-                    bad.insert(at, random(256) as u8);
+                    let at = rng.usize(..bad.len());
+                    bad.insert(at, rng.u8(..));
                 }
             }
         }
@@ -291,10 +285,10 @@ fn thousands_of_mutations_never_panic() {
             assert!(!harness::read_any(&bad).1);
         }
         // Arbitrary rows with correct checksums. Small numbers are often meaningful.
-        let rows: Vec<u8> = (0..random(200))
+        let rows: Vec<u8> = (0..rng.usize(..200))
             .map(|_| {
-                let below = if random(2) == 0 { 16 } else { 256 };
-                random(below) as u8
+                let below = if rng.bool() { 16 } else { 256 };
+                rng.usize(..below) as u8
             })
             .collect();
         harness::read_any(&wrap::rows(&rows));

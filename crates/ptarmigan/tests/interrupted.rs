@@ -6,7 +6,8 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod common;
 mod physical;
-use common::{At, Rng, assert_zero, small};
+use common::{At, assert_zero, small};
+use fastrand::Rng;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;
@@ -33,7 +34,7 @@ struct Scene<'a> {
     policy: &'a dyn Policy,
     cpu: &'a CpuSlot,
     own: RefCell<Vec<PhysAddr>>,
-    rng: Rng,
+    rng: RefCell<Rng>,
     /// Calls, and pages that were no longer zero.
     calls: AtomicUsize,
     masked: AtomicUsize,
@@ -52,7 +53,7 @@ impl Scene<'_> {
         }
         self.calls.fetch_add(1, Relaxed);
         let mut own = self.own.borrow_mut();
-        if own.len() < KEPT && self.rng.below(2) == 0 {
+        if own.len() < KEPT && self.rng.borrow_mut().bool() {
             if let Ok(page) = self.policy.at(&self.cpu.pin()).alloc(Level::PTE, AllocFlags::NORMAL) {
                 own.push(page.into_raw());
             }
@@ -93,17 +94,18 @@ fn a_handler_between_any_two_instructions_gets_no_page_twice() {
     let policy = host.quicklists_with(config).unwrap();
     let (calls, masked) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let own = RefCell::new(Vec::with_capacity(KEPT));
-    let scene = Scene { policy: &policy, cpu: &cpu, own, rng: Rng::new(5), calls, masked };
+    let scene =
+        Scene { policy: &policy, cpu: &cpu, own, rng: RefCell::new(Rng::with_seed(5)), calls, masked };
     let handler: extern "C" fn(c_int) = trap;
     // SAFETY: the handler uses the scene only, which is made for being interrupted.
     let before = unsafe { libc::signal(libc::SIGTRAP, handler as libc::sighandler_t) };
     assert_ne!(before, libc::SIG_ERR);
     SCENE.store((&raw const scene).cast::<Scene<'static>>().cast_mut(), Relaxed);
     let mut held: Vec<PhysAddr> = Vec::with_capacity(64);
-    let rng = Rng::new(9);
+    let mut rng = Rng::with_seed(9);
     let mut most = 0;
     for _ in 0..300 {
-        if held.len() < 40 && rng.below(2) == 0 {
+        if held.len() < 40 && rng.bool() {
             let mut page = None;
             step(|| page = scene.policy.at(&cpu.pin()).alloc(Level::PTE, AllocFlags::NORMAL).ok());
             held.extend(page.map(Clean::into_raw));

@@ -176,11 +176,8 @@ fn right(seed: u64) {
     let mut table = empty();
     load(&machine, &table);
     let mut model = BTreeMap::new();
-    let mut state = seed;
-    let mut below = |n: u64| {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (state >> 33) % n
-    };
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut below = |n: u64| rng.u64(..n);
     for _ in 0..2000 {
         let page = LARGE as u64 * below(4) + PAGE as u64 * below(16);
         let frame = (1 << 30) + PAGE as u64 * below(1 << 16);

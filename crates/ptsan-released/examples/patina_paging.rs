@@ -210,11 +210,8 @@ fn right(seed: u64) -> Result<(), Error> {
         m.map(BASE + large * LARGE, BASE + large * LARGE, LARGE, OPEN)?;
     }
     model.extend((0..4 * LARGE / PAGE).map(|n| (BASE + n * PAGE, (BASE + n * PAGE, OPEN))));
-    let mut state = seed;
-    let mut below = |n: u64| {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (state >> 33) % n
-    };
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut below = |n: u64| rng.u64(..n);
     for _ in 0..60 {
         // Never a whole large page, and never the attributes of one that is left.
         let va = BASE + below(4) * LARGE + below(200) * PAGE;

@@ -1,5 +1,6 @@
 //! Runs the checks that take a few minutes, and says how long each took.
 use clap::{Args, ValueEnum};
+use ptarmigan_term::Time;
 use std::{
     process::{Command, ExitCode},
     time::Instant,
@@ -101,12 +102,12 @@ pub fn run(args: &CheckArgs) -> ExitCode {
             }
         };
         let result = if passed { "passed" } else { "FAILED" };
-        println!("{name:<10} {result} {:>6.1} s", start.elapsed().as_secs_f64());
+        println!("{name:<10} {result} {:>7}", Time::from(start.elapsed()));
         if !passed {
             return ExitCode::FAILURE;
         }
     }
-    println!("{:<10} passed {:>6.1} s", "all", all.elapsed().as_secs_f64());
+    println!("{:<10} passed {:>7}", "all", Time::from(all.elapsed()));
     ExitCode::SUCCESS
 }
 

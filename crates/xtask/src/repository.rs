@@ -1,4 +1,5 @@
 //! Lists the files of the repository, and the packages of its manifests.
+use kernel_boot::output;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -126,19 +127,6 @@ fn package(package: &Value, workspace: &Value, here: &Path) -> Package {
     let uses = dependencies.filter(|used| used["path"].is_string()).map(|used| path(&used["path"])).collect();
     let name = package["name"].as_str().unwrap_or_default().to_owned();
     Package { name, directory, workspace: path(workspace), uses, roots }
-}
-
-/// Runs a command, and returns its output.
-///
-/// # Errors
-///
-/// A text that names the command, if it cannot be run or fails.
-pub fn output(command: &mut Command) -> Result<String, String> {
-    let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    if !out.status.success() {
-        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&out.stderr).trim_end()));
-    }
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 #[cfg(test)]

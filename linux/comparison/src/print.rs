@@ -4,6 +4,7 @@ use crate::cases::{BY, MeasuredProgram};
 use crate::contender::Contender;
 use crate::guest::BootResults;
 use crate::rows::{Happened, PageCounts, Row, find};
+use ptarmigan_term::Mean;
 
 /// Returns the rows as JSON.
 ///
@@ -14,17 +15,9 @@ pub fn json(rows: &[Row]) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&serde_json::json!({ "bench": "compare", "rows": rows }))
 }
 
-/// Writes a number with separators.
+/// Rounds a number, halves away from zero, and writes it with separators.
 pub fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs().round());
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < -0.5 { format!("-{text}") } else { text }
+    format!("{:.0}", Mean(value.round()))
 }
 
 /// Pages, with a letter for the instruction that wrote most of them.
@@ -218,7 +211,7 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped() {
-        assert_eq!(grouped(0.0), "0");
+        assert_eq!([0.0, -0.4, 2.5].map(grouped), ["0", "0", "3"]);
         assert_eq!(grouped(999.6), "1,000");
         assert_eq!(grouped(1_234_567.0), "1,234,567");
         assert_eq!(grouped(-12_345.0), "-12,345");

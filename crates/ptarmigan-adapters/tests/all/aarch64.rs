@@ -1,8 +1,9 @@
 //! aarch64-paging: `Noted` beside the crate alone.
-use crate::rig::{Lists, Numbers, assert_back, at_once, at_once_of, out};
+use crate::rig::{Lists, assert_back, at_once, at_once_of, out};
 use aarch64_paging::Mapping;
 use aarch64_paging::descriptor::{El1Attributes as A, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, RootTable, Stage2, VaRange};
+use fastrand::Rng;
 use ptarmigan_adapters::aarch64_paging::{Noted, Tables};
 use ptarmigan_hosted::CpuSlot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,27 +33,27 @@ fn leaves(table: &RootTable<El1And0, Tables<'static, 'static, &'static Lists, Cp
 #[test]
 fn a_noted_table_equals_the_crates_own_after_any_change() {
     let pages = at_once();
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = Rng::with_seed(0x9e37_79b9_7f4a_7c15);
     for _ in 0..8 {
         let mut noted = Noted::table_with_va_range(pages, 0, El1And0, VaRange::Lower);
         let mut own = RootTable::with_va_range(Tables::new(pages), 0, El1And0, VaRange::Lower);
         for _ in 0..60 {
             // Regions within 16 MiB, page by page or in blocks.
-            let start = numbers.below(16 << 8) as usize * PAGE;
-            let bytes = match numbers.below(4) {
+            let start = numbers.u64(..16 << 8) as usize * PAGE;
+            let bytes = match numbers.u64(..4) {
                 0 => PAGE,
-                1 => (1 + numbers.below(700) as usize) * PAGE,
+                1 => (1 + numbers.usize(..700)) * PAGE,
                 2 => LARGE,
                 _ => 2 * LARGE,
             };
-            let start = if bytes >= LARGE && numbers.below(2) == 0 { start & !(LARGE - 1) } else { start };
-            let flags = if numbers.below(3) == 0 { A::empty() } else { flags() };
+            let start = if bytes >= LARGE && numbers.bool() { start & !(LARGE - 1) } else { start };
+            let flags = if numbers.u64(..3) == 0 { A::empty() } else { flags() };
             let constraints =
-                if numbers.below(2) == 0 { Constraints::empty() } else { Constraints::NO_BLOCK_MAPPINGS };
+                if numbers.bool() { Constraints::empty() } else { Constraints::NO_BLOCK_MAPPINGS };
             let (region, to) = (range(start, bytes), PhysicalAddress(0x1_0000_0000 + start));
             noted.map_range(&region, to, flags, constraints).unwrap();
             own.map_range(&region, to, flags, constraints).unwrap();
-            if numbers.below(8) == 0 {
+            if numbers.u64(..8) == 0 {
                 noted.compact_subtables();
                 own.compact_subtables();
             }

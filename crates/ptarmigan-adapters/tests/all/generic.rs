@@ -1,5 +1,6 @@
 //! page-table-generic: `Space` beside the crate's table on its hooks.
-use crate::rig::{Here, Numbers, assert_back, at_once, at_once_of, out, waiting};
+use crate::rig::{Here, assert_back, at_once, at_once_of, out, waiting};
+use fastrand::Rng;
 use page_table_generic::{MapConfig, PageTable, PageTableEntry, PagingError, PhysAddr, TableMeta, VirtAddr};
 use ptarmigan::page::FlushProof;
 use ptarmigan_adapters::page_table_generic::{Frames, Space, TableEntry};
@@ -67,16 +68,16 @@ fn pa(at: usize) -> PhysAddr {
 #[test]
 fn a_space_answers_as_the_crates_own_table_after_any_change() {
     let pages = at_once();
-    let mut numbers = Numbers(13);
+    let mut numbers = Rng::with_seed(13);
     for _ in 0..8 {
         let mut ours = Spaces::new().unwrap();
         let mut theirs = PageTable::<FourLevels, _>::new(Frames::<Here>::new()).unwrap();
         let mut used = Vec::new();
         for _ in 0..200 {
-            let at = (numbers.below(3) << 39 | numbers.below(6) << 21 | numbers.below(512) << 12) as usize;
+            let at = (numbers.u64(..3) << 39 | numbers.u64(..6) << 21 | numbers.u64(..512) << 12) as usize;
             used.push(at);
-            let bytes = ((1 + numbers.below(600)) << 12) as usize;
-            match numbers.below(8) {
+            let bytes = ((1 + numbers.u64(..600)) << 12) as usize;
+            match numbers.u64(..8) {
                 0 => assert_eq!(ours.unmap_page(va(at)), theirs.unmap_page(va(at))),
                 1 => assert_eq!(ours.unmap(va(at), bytes), theirs.unmap(va(at), bytes)),
                 2 => assert_eq!(ours.protect_page(va(at), 5), theirs.protect_page(va(at), 5)),
@@ -90,7 +91,7 @@ fn a_space_answers_as_the_crates_own_table_after_any_change() {
                 }
                 4 => {
                     let [start, bytes] = [at & !0x1f_ffff, 4 << 20];
-                    let allow_huge = numbers.below(2) == 0;
+                    let allow_huge = numbers.bool();
                     let (vaddr, paddr) = (va(start), pa(start));
                     let config = MapConfig { vaddr, paddr, size: bytes, pte: RW, allow_huge, flush: false };
                     assert_eq!(ours.map(&config).is_ok(), theirs.map(&config).is_ok());

@@ -1,5 +1,6 @@
 //! page_table_multiarch: `Space` beside the crate's table on its hooks.
-use crate::rig::{Here, Lists, Mine, Numbers, assert_back, at_once, at_once_of, out, waiting};
+use crate::rig::{Here, Lists, Mine, assert_back, at_once, at_once_of, out, waiting};
+use fastrand::Rng;
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_entry::x86_64::X64PTE;
 use page_table_multiarch::x86_64::{X64PageTable, X64PagingMetaData};
@@ -28,16 +29,16 @@ fn pa(at: usize) -> PhysAddr {
 #[test]
 fn a_space_answers_as_the_crates_own_table_after_any_change() {
     let pages = at_once();
-    let mut numbers = Numbers(11);
+    let mut numbers = Rng::with_seed(11);
     for _ in 0..8 {
         let mut space = Spaces::try_new().unwrap();
         let mut own = X64PageTable::<Handler<Here>>::try_new().unwrap();
         let (mut ours, mut theirs) = (space.cursor(), own.cursor());
         let mut used = Vec::new();
         for _ in 0..200 {
-            let at = (numbers.below(3) << 39 | numbers.below(6) << 21 | numbers.below(512) << 12) as usize;
+            let at = (numbers.u64(..3) << 39 | numbers.u64(..6) << 21 | numbers.u64(..512) << 12) as usize;
             used.push(at);
-            match numbers.below(8) {
+            match numbers.u64(..8) {
                 0 => assert_eq!(ours.unmap(va(at)), theirs.unmap(va(at))),
                 // It writes to an entry of a table that is there, mapped or not.
                 1 => assert_eq!(ours.remap(va(at), pa(0x9000), rw()), theirs.remap(va(at), pa(0x9000), rw())),
@@ -53,8 +54,8 @@ fn a_space_answers_as_the_crates_own_table_after_any_change() {
                     );
                 }
                 4 => {
-                    let bytes = (numbers.below(600) << 12) as usize;
-                    let huge = numbers.below(2) == 0;
+                    let bytes = (numbers.u64(..600) << 12) as usize;
+                    let huge = numbers.bool();
                     let to = |at: VirtAddr| pa(at.as_usize());
                     assert_eq!(
                         ours.map_region(va(at), to, bytes, rw(), huge),

@@ -68,15 +68,3 @@ pub fn assert_back(pages: &Mine) {
     assert_eq!(out(pages), 0, "tables have not come back");
     assert_eq!(pages.policy().check().refused(), 0, "tables came back with something in them");
 }
-
-/// Numbers without a pattern.
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
-    }
-}

@@ -1,5 +1,6 @@
 //! x86_64: `Space` beside the crate's mapper on its hooks.
-use crate::rig::{Mine, Numbers, assert_back, at_once, at_once_of, out, waiting};
+use crate::rig::{Mine, assert_back, at_once, at_once_of, out, waiting};
+use fastrand::Rng;
 use ptarmigan::addr::PhysAddr as OurAddr;
 use ptarmigan::page::FlushProof;
 use ptarmigan_adapters::x86_64::{Frames, Space};
@@ -45,7 +46,7 @@ fn what(result: TranslateResult) -> Option<(u64, u64)> {
 #[test]
 fn a_space_translates_as_the_crates_mapper_after_any_change() {
     let pages = at_once();
-    let mut numbers = Numbers(7);
+    let mut numbers = Rng::with_seed(7);
     for _ in 0..8 {
         let mut space = Space::new(pages).unwrap();
         // SAFETY: 1. tables come and go, and no data.
@@ -54,18 +55,17 @@ fn a_space_translates_as_the_crates_mapper_after_any_change() {
         // SAFETY: a zero table, which no other code has.
         let mut own =
             unsafe { MappedPageTable::new(&mut *Reach(pages).frame_to_pointer(root), Reach(pages)) };
-        let at = |numbers: &mut Numbers| {
-            numbers.below(3) << 39 | numbers.below(6) << 21 | numbers.below(512) << 12
-        };
+        let at =
+            |numbers: &mut Rng| numbers.u64(..3) << 39 | numbers.u64(..6) << 21 | numbers.u64(..512) << 12;
         let mut mapped = Vec::new();
         for _ in 0..200 {
             let va = at(&mut numbers);
-            match numbers.below(4) {
+            match numbers.u64(..4) {
                 0 => {
                     let [one, two] = [space.unmap(page(va)).ok(), own.unmap(page(va)).ok()];
                     assert_eq!(one.map(|o| o.0), two.map(|o| o.0));
                 }
-                1 if numbers.below(4) == 0 => {
+                1 if numbers.u64(..4) == 0 => {
                     let to = PhysFrame::<Size2MiB>::containing_address(PhysAddr::new(va));
                     // SAFETY: no MMU.
                     let one = unsafe { space.map_to(large(va), to, RW) };

@@ -442,13 +442,8 @@ fn a_reader_that_goes_away_is_no_failure() {
 
 /// Returns events that no program would cause, though each is valid by itself.
 fn nonsense(seed: u64) -> Vec<(u32, Kind)> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) % below
-    };
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut random = |below: u64| rng.u64(..below);
     let mut kinds = Vec::new();
     let mut alive = vec![0u32];
     let mut tasks = 1;

@@ -9,25 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-/// Deterministic numbers (xorshift*).
-struct Rng(Cell<u64>);
-
-impl Rng {
-    fn new(seed: u64) -> Self {
-        Rng(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
-    }
-
-    /// Returns a number below `n`.
-    fn below(&self, n: u64) -> u64 {
-        let mut x = self.0.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.set(x);
-        (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % n
-    }
-}
-
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
@@ -249,22 +230,22 @@ fn churn(seed: u64, page_size: usize, keep: usize, nodes: usize) {
     .expect("the host has that much address space");
     let capacity = capacity / page_size / nodes * nodes * page_size;
     let mut now = Instant::now();
-    let rng = Rng::new(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let mut live: Vec<Page<'_, _>> = Vec::new();
     let mut out = HashSet::new();
     let mut grows = true;
     for step in 0..6000 {
-        NODE.set(rng.below(50 * nodes as u64) as usize % nodes);
-        match rng.below(100) {
+        NODE.set(rng.u64(..50 * nodes as u64) as usize % nodes);
+        match rng.u64(..100) {
             0 => {
-                now += Duration::from_secs(rng.below(10));
+                now += Duration::from_secs(rng.u64(..10));
                 pool.decay(now);
             }
-            1 if rng.below(5) == 0 => {
+            1 if rng.u64(..5) == 0 => {
                 pool.trim();
             }
             2 => pool.hand_over(),
-            3 if rng.below(10) == 0 => grows = !grows,
+            3 if rng.u64(..10) == 0 => grows = !grows,
             n if (n < 70) == grows => match pool.page() {
                 Ok(page) => {
                     let at = page.raw().base().as_ptr() as usize;
@@ -282,7 +263,7 @@ fn churn(seed: u64, page_size: usize, keep: usize, nodes: usize) {
             },
             _ if live.is_empty() => {}
             _ => {
-                let page = live.swap_remove(rng.below(live.len() as u64) as usize);
+                let page = live.swap_remove(rng.usize(..live.len()));
                 out.remove(&(page.raw().base().as_ptr() as usize));
             }
         }

@@ -1,7 +1,8 @@
 //! The areas of a space against a map of pages, thousands of them, and lack of memory at every
 //! step.
 use crate::common;
-use common::{Rng, Starved, small};
+use common::{Starved, small};
+use fastrand::Rng;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::VirtRange;
@@ -160,13 +161,11 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
         on_machine(16, |_, on| {
             let mut space = Space::<X>::new(on).unwrap();
             let mut model = Model::new();
-            let rng = Rng::new(5);
+            let mut rng = Rng::with_seed(5);
             let mut places: Vec<u64> = (0..6000).collect();
             match order {
                 "down" => places.reverse(),
-                "mixed" => {
-                    (0..places.len()).rev().for_each(|i| places.swap(i, rng.below(i as u64 + 1) as usize))
-                }
+                "mixed" => (0..places.len()).rev().for_each(|i| places.swap(i, rng.usize(..=i))),
                 _ => {}
             }
             for place in &places {
@@ -179,14 +178,14 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
             let frames = space.areas().frames();
             assert!((least..=2 * least + 2).contains(&frames), "{frames} frames, {order}");
             for _ in 0..200 {
-                check_lookups(&space, on, rng.below(18_100) * PAGE);
+                check_lookups(&space, on, rng.u64(..18_100) * PAGE);
             }
             // Cuts in the middle of areas, then fewer and fewer areas.
             for _ in 0..300 {
-                let op = match rng.below(3) {
-                    0 => Op::Insert(rng.below(18_000), 1, 1, 0),
-                    1 => Op::Change(rng.below(18_000), 1 + rng.below(9), 5),
-                    _ => Op::Remove(rng.below(18_000), 1 + rng.below(9)),
+                let op = match rng.u64(..3) {
+                    0 => Op::Insert(rng.u64(..18_000), 1, 1, 0),
+                    1 => Op::Change(rng.u64(..18_000), 1 + rng.u64(..9), 5),
+                    _ => Op::Remove(rng.u64(..18_000), 1 + rng.u64(..9)),
                 };
                 apply(&mut space, on, &mut model, &op).unwrap();
             }
@@ -195,7 +194,7 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
             check(&copy, on, &model);
             copy.end(on).unwrap();
             while !space.areas().is_empty() {
-                let at = rng.below(18_000);
+                let at = rng.u64(..18_000);
                 apply(&mut space, on, &mut model, &Op::Remove(at, 1500)).unwrap();
             }
             check(&space, on, &model);

@@ -1,7 +1,8 @@
 //! Machines that broadcast invalidations, and numbers that are the same on all of their CPUs; the
 //! kernel's half, which all CPUs share on any machine.
 use crate::common;
-use common::{Mmus, Rng, small, va};
+use common::{Mmus, small, va};
+use fastrand::Rng;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::{Access, X86_64};
@@ -34,22 +35,22 @@ fn no_cpu_uses_a_flushed_entry_or_one_of_the_numbers_last_space() {
         let policy = host.quicklists().unwrap();
         let m = HostMachine::with_tlb(&host, policy, &mmu, config, Delivery::AtOnce).unwrap();
         let slots = host.slots();
-        let rng = Rng::new(u64::from(asids) * 7 + cpus as u64);
+        let mut rng = Rng::with_seed(u64::from(asids) * 7 + cpus as u64);
         let mut spaces: Vec<Space<X86_64>> = Vec::new();
         for _ in 0..6000 {
-            let cpu = rng.below(cpus as u64) as usize;
+            let cpu = rng.usize(..cpus);
             let pin = slots[cpu].pin();
             let on = m.on(&pin).unwrap();
             if spaces.len() < 7 {
                 spaces.push(Space::new(on).unwrap());
             }
-            let at = rng.below(spaces.len() as u64) as usize;
-            let area = pages(0x40_0000 + rng.below(3) * (2 << 20), 1 + rng.below(4));
+            let at = rng.usize(..spaces.len());
+            let area = pages(0x40_0000 + rng.u64(..3) * (2 << 20), 1 + rng.u64(..4));
             let loaded = |cpu: usize| mmu.loaded(CpuId(cpu as u16)).map(|root| root.space);
             let current = |spaces: &[Space<X86_64>]| {
                 loaded(cpu).and_then(|id| spaces.iter().position(|s| s.tlb().id() == id))
             };
-            match rng.below(14) {
+            match rng.u64(..14) {
                 0 => {
                     let gone = spaces.swap_remove(at);
                     let id = gone.tlb().id();
@@ -82,7 +83,7 @@ fn no_cpu_uses_a_flushed_entry_or_one_of_the_numbers_last_space() {
                     spaces[at].activate(on).unwrap();
                 }
                 _ => {
-                    let access = if rng.below(2) == 0 { Access::Read } else { Access::Write };
+                    let access = if rng.bool() { Access::Read } else { Access::Write };
                     _ = spaces[at].fault(on, va(area.start), access);
                 }
             }

@@ -1,6 +1,7 @@
 //! Lists that look after their pages, sizes out of range, and the remains of an interval.
 use crate::common;
-use common::{At, Rng, any_frame, assert_zero, poke, small};
+use common::{At, any_frame, assert_zero, poke, small};
+use fastrand::Rng;
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::X86_64;
@@ -172,12 +173,12 @@ fn any_rightful_traffic_passes_with_any_magazine_and_poison() {
                 let host = Host::<X86_64>::new(small(2, nodes, 16)).unwrap();
                 let cpus = host.slots();
                 let policy = host.quicklists_checked(lists(magazine), closely(poison)).unwrap();
-                let rng = Rng::new(magazine as u64 + 7);
+                let mut rng = Rng::with_seed(magazine as u64 + 7);
                 let mut held: Vec<(Level, Clean)> = Vec::new();
                 for _ in 0..4000 {
-                    let cpu = &cpus[rng.below(2) as usize];
-                    if rng.below(100) < 51 {
-                        let level = Level(rng.below(4) as u8);
+                    let cpu = &cpus[rng.usize(..2)];
+                    if rng.u64(..100) < 51 {
+                        let level = Level(rng.u8(..4));
                         let Ok(page) = policy.at(&cpu.pin()).alloc(level, AllocFlags::NORMAL) else {
                             continue;
                         };
@@ -186,10 +187,10 @@ fn any_rightful_traffic_passes_with_any_magazine_and_poison() {
                         }
                         held.push((level, page));
                     } else if !held.is_empty() {
-                        let (_, page) = held.swap_remove(rng.below(held.len() as u64) as usize);
+                        let (_, page) = held.swap_remove(rng.usize(..held.len()));
                         policy.at(&cpu.pin()).free_unlinked(page);
                     }
-                    if rng.below(50) == 0 {
+                    if rng.u64(..50) == 0 {
                         policy.at(&cpu.pin()).idle();
                         policy.at(&cpu.pin()).end_interval();
                     }

@@ -305,7 +305,7 @@ fn random_spaces_use_no_frame_again_that_a_cpu_may_know() {
         let config = TlbConfig { asids, park: 64, ..TlbConfig::new(cpus) };
         let m = watched_with(&watch, host.quicklists().unwrap(), config, Delivery::Adverse(seed));
         let slots = host.slots();
-        let rng = common::Rng::new(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
         let on = |cpu: usize| slots[cpu].pin();
         let first = on(0);
         let mut spaces: [Space<X86_64>; 2] = std::array::from_fn(|_| {
@@ -315,19 +315,19 @@ fn random_spaces_use_no_frame_again_that_a_cpu_may_know() {
         });
         let mut runs = [usize::MAX; 2];
         for _ in 0..4000 {
-            let cpu = rng.below(cpus as u64) as usize;
+            let cpu = rng.usize(..cpus);
             let pin = on(cpu);
             let a = m.on(&pin).unwrap();
-            let at = rng.below(2) as usize;
-            let area = pages(AT + rng.below(3) * (2 << 20) + rng.below(4) * PAGE, 1 + rng.below(4));
-            match rng.below(10) {
+            let at = rng.usize(..2);
+            let area = pages(AT + rng.u64(..3) * (2 << 20) + rng.u64(..4) * PAGE, 1 + rng.u64(..4));
+            match rng.u64(..10) {
                 0..3 => spaces[at].edit(a).unwrap().munmap(area).unwrap(),
                 3 => spaces[at].edit(a).unwrap().mmap(area, RW, 0).unwrap(),
                 4 => _ = spaces[at].edit(a).unwrap().madvise(area, Advice::DontNeed),
                 5 => _ = a.collect(),
                 6 => {
                     let space = spaces.get(runs[cpu]).map(Space::tlb);
-                    m.tlb().catch_up(&pin, space.filter(|_| rng.below(2) == 0)).unwrap();
+                    m.tlb().catch_up(&pin, space.filter(|_| rng.bool())).unwrap();
                 }
                 _ => {
                     if runs[cpu] != at {

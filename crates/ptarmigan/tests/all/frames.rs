@@ -1,6 +1,7 @@
 //! Physical memory: the buddy allocator against a set of frames, watermarks, data frames, slabs.
 use crate::physical;
-use physical::{Rng, any_frame, clear, give_last, poke, small};
+use fastrand::Rng;
+use physical::{any_frame, clear, give_last, poke, small};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
@@ -290,20 +291,20 @@ fn data_frames_are_neither_lost_nor_handed_out_twice() {
         let host = Host::<X86_64>::new(small(2, nodes, 8)).unwrap();
         let cpus = host.slots();
         let (frames, data) = (host.frames(), host.data());
-        let rng = Rng::new(nodes as u64);
+        let mut rng = Rng::with_seed(nodes as u64);
         let mut held = Vec::new();
         let mut out = HashSet::new();
         let fresh = frames.counts().free as usize;
         for _ in 0..20_000 {
-            let pin = cpus[rng.below(2) as usize].pin();
-            if rng.below(100) < 52 {
+            let pin = cpus[rng.usize(..2)].pin();
+            if rng.u64(..100) < 52 {
                 if let Ok(frame) = data.take(frames, &pin, AllocFlags::NORMAL) {
                     assert!(out.insert(frame.pfn()), "{} handed out twice", frame.pfn());
                     assert_eq!(DataFrames::is_sole(frames, &frame), Ok(true));
                     held.push(frame);
                 }
             } else if !held.is_empty() {
-                let frame = held.swap_remove(rng.below(held.len() as u64) as usize);
+                let frame = held.swap_remove(rng.usize(..held.len()));
                 let other = DataFrames::share(frames, &frame).unwrap();
                 assert_eq!(other.pfn(), frame.pfn());
                 assert_eq!(DataFrames::is_sole(frames, &frame), Ok(false));
@@ -350,14 +351,14 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
         let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
         let (frames, window) = (host.frames(), host.window());
         let slab = Slab::new(shift);
-        let rng = Rng::new(u64::from(shift));
+        let mut rng = Rng::with_seed(u64::from(shift));
         let free = frames.counts().free;
         let size = 1u64 << shift;
         let mut held: Vec<u64> = Vec::new();
         let mut out = HashSet::new();
         for round in 0..6 {
             for _ in 0..1500 {
-                if rng.below(10) < if round % 2 == 0 { 7 } else { 3 } {
+                if rng.u64(..10) < if round % 2 == 0 { 7 } else { 3 } {
                     // SAFETY: 1. always the host's frames and window.
                     let at = unsafe { slab.take(frames, &window, NodeId(0), AllocFlags::NORMAL) }.unwrap().0;
                     assert_eq!(at % size, 0, "aligned");
@@ -368,7 +369,7 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
                     }
                     held.push(at);
                 } else if !held.is_empty() {
-                    let at = held.swap_remove(rng.below(held.len() as u64) as usize);
+                    let at = held.swap_remove(rng.usize(..held.len()));
                     out.remove(&at);
                     // SAFETY: 1. taken above and forgotten here. 2. no other code knows it. 3.
                     // always the host's frames and window.

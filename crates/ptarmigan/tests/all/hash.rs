@@ -124,20 +124,13 @@ proptest! {
 
 #[test]
 fn a_million_random_steps() {
-    // xorshift64*: repeatable, and enough of it.
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut next = |n: u64| {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
-    };
+    let mut rng = fastrand::Rng::with_seed(20);
     let steps: Vec<_> = (0..1_000_000)
         .map(|_| {
-            let tag = Tag::new(next(6) as u32 * 0x1357, (next(64) << 10 | next(4)) as u16);
-            match next(10_000) {
+            let tag = Tag::new(rng.u32(..6) * 0x1357, rng.u16(..64) << 10 | rng.u16(..4));
+            match rng.u32(..10_000) {
                 0 => Step::Wipe,
-                1..6000 => Step::Insert(tag, Mapping(next(1 << 20) as u32 & Mapping::BITS)),
+                1..6000 => Step::Insert(tag, Mapping(rng.u32(..1 << 20) & Mapping::BITS)),
                 _ => Step::Remove(tag),
             }
         })

@@ -5,7 +5,8 @@
 //! A short run is part of every test run. Runs of a million operations are ignored, and have a step
 //! of their own in the job `history`.
 use crate::common;
-use common::{At, Rng};
+use common::At;
+use fastrand::Rng;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
@@ -169,18 +170,18 @@ fn memory(bytes: usize) -> NonNull<u64> {
 
 /// Random operations on a random machine, and on the model. Returns the pages that trims gave back.
 fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
-    let rng = Rng::new(seed);
-    let nodes = 1 + rng.below(4) as u32;
+    let mut rng = Rng::with_seed(seed);
+    let nodes = 1 + rng.u32(..4);
     // In 2004 a CPU's lists grow with all memory, so that large machines reach no watermark.
     let is_2004 = matches!(rules.trim, Trim::Watermarks { .. });
-    let cpus: Vec<_> = (0..1 + rng.below(if is_2004 { 2 } else { 8 }))
-        .map(|_| (rng.below(u64::from(nodes)) as u8, true))
+    let cpus: Vec<_> = (0..1 + rng.u64(..if is_2004 { 2 } else { 8 }))
+        .map(|_| (rng.u64(..u64::from(nodes)) as u8, true))
         .collect();
     let (low, high) = (
-        200 + rng.below(if is_2004 { 300 } else { 1500 }) as u32,
-        rng.below(if is_2004 { 100 } else { 1000 }) as u32,
+        200 + rng.u64(..if is_2004 { 300 } else { 1500 }) as u32,
+        rng.u64(..if is_2004 { 100 } else { 1000 }) as u32,
     );
-    let wave = 400 + rng.below(1200) as usize;
+    let wave = 400 + rng.usize(..1200);
     let run = |start, frames, node: u32, class| MemoryRun {
         start: Pfn(start),
         frames,
@@ -230,14 +231,14 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
     let mut outside: Vec<Frame<Dirty>> = Vec::new();
     let mut trimmed = 0;
     for step in 0..steps {
-        let cpu = rng.below(model.cpus.len() as u64) as usize;
+        let cpu = rng.usize(..model.cpus.len());
         // SAFETY: 1. this thread is all CPUs, one at a time. 2. the lists were made for it.
         let pin = unsafe { Pinned::assume(frames.machine(), CpuId(cpu as u16), NodeId(model.cpus[cpu].0)) };
         let here = policy.at(&pin);
         let mut before = all_free();
         // Waves, so that lists fill and run dry.
         let grows = (step / wave).is_multiple_of(2);
-        match rng.below(40) {
+        match rng.u64(..40) {
             0 => {
                 let node = model.cpus[cpu].0;
                 let gone = model.trim(cpu, |gone| {
@@ -246,7 +247,7 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
                 });
                 trimmed += gone.len();
                 gone.iter().for_each(|page| before[usize::from(home(*page))].0 += 1);
-                if rng.below(2) == 0 { here.idle() } else { here.gather_end() }
+                if rng.bool() { here.idle() } else { here.gather_end() }
             }
             1 => {
                 let online = !model.cpus[cpu].1;
@@ -254,18 +255,18 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
                 policy.set_online(CpuId(cpu as u16), online);
             }
             2..=4 => {
-                let class = if rng.below(2) == 0 { ZoneClass::Low } else { ZoneClass::High };
-                let (node, flags) = (NodeId(rng.below(u64::from(nodes)) as u8), AllocFlags::NORMAL);
+                let class = if rng.bool() { ZoneClass::Low } else { ZoneClass::High };
+                let (node, flags) = (NodeId(rng.u64(..u64::from(nodes)) as u8), AllocFlags::NORMAL);
                 let request = Request { node, order: 0, zero: false, class, end: End::Low, flags };
                 if grows && outside.len() < all / 3 {
                     outside.extend(frames.take(request).map(|frame| frame.dirty()));
                 } else if !outside.is_empty() {
-                    frames.give(outside.swap_remove(rng.below(outside.len() as u64) as usize));
+                    frames.give(outside.swap_remove(rng.usize(..outside.len())));
                 }
                 continue;
             }
             n if !live.is_empty() && (n < 18 || !grows) => {
-                let (level, page) = live.swap_remove(rng.below(live.len() as u64) as usize);
+                let (level, page) = live.swap_remove(rng.usize(..live.len()));
                 out.remove(&page);
                 if !model.free(cpu, level, page, home(page)) {
                     before[usize::from(home(page))].0 += 1;
@@ -274,7 +275,7 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
                 here.free_unlinked(unsafe { Clean::from_raw(PhysAddr(page), level) });
             }
             _ => {
-                let level = Level(rng.below(4) as u8);
+                let level = Level(rng.u8(..4));
                 let misses = policy.counts().levels[level.at()].misses;
                 let wanted = model.alloc(cpu, level);
                 let Ok(page) = here.alloc(level, AllocFlags::NORMAL) else {
@@ -426,7 +427,7 @@ impl Htab {
 
 fn compare_hash(seed: u64, steps: usize) {
     let bytes = 64 << 10;
-    let rng = Rng::new(seed);
+    let mut rng = Rng::with_seed(seed);
     let block = memory(2 * bytes);
     let base = block.cast::<u8>();
     // SAFETY: the aligned half lies in the block.
@@ -436,10 +437,10 @@ fn compare_hash(seed: u64, steps: usize) {
     let mut model = Htab { groups: vec![[None; 8]; bytes / 64], last: 0, hashed: BTreeSet::new() };
     for step in 0..steps {
         // Few groups, so that they are full.
-        let page = (rng.below(64) << 10 | rng.below(4)) as u16;
-        let tag = Tag::new(rng.below(6) as u32 * 0x1357, page);
+        let page = (rng.u64(..64) << 10 | rng.u64(..4)) as u16;
+        let tag = Tag::new(rng.u32(..6) * 0x1357, page);
         let probes = table.counts().probes;
-        if rng.below(5) < 3 {
+        if rng.u64(..5) < 3 {
             let refill = Refill { entry: Mapping(0x1000), was_hashed: model.hashed.contains(&tag) };
             // SAFETY: 1. no MMU reads the table. 2. the model knows it.
             let how = unsafe { table.insert(tag, refill) };

@@ -1,7 +1,7 @@
 //! Ranges of the kernel's half: mappings of their owners are seen in every space at once, and no
 //! CPU knows a page any more when its frame is named.
-use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
+use fastrand::Rng;
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::{Attr, Format, FormatExt, X86_64, X86Pae};
@@ -70,31 +70,32 @@ fn every_cpu_sees_mapped_pages_in_every_space_and_no_unmapped() {
         )
         .unwrap();
         let slots = host.slots();
-        let rng = Rng::new(seed);
+        let mut rng = Rng::with_seed(seed);
         let mut owners: Vec<Option<Owner<'_>>> = places.iter().map(|_| None).collect();
         let mut spaces: Vec<Space<X86_64>> = Vec::new();
         for _ in 0..1500 {
-            let cpu = rng.below(2) as usize;
+            let cpu = rng.usize(..2);
             let pin = slots[cpu].pin();
             let on = m.on(&pin).unwrap();
             // Roots come fresh, from lists, and go back.
-            if spaces.len() < 2 || (spaces.len() < 5 && rng.below(8) == 0) {
+            if spaces.len() < 2 || (spaces.len() < 5 && rng.u64(..8) == 0) {
                 spaces.push(Space::new(on).unwrap());
-            } else if rng.below(8) == 0 {
-                spaces.swap_remove(rng.below(spaces.len() as u64) as usize).end(on).unwrap();
+            } else if rng.u64(..8) == 0 {
+                spaces.swap_remove(rng.usize(..spaces.len())).end(on).unwrap();
             }
-            let which = rng.below(places.len() as u64) as usize;
+            let which = rng.usize(..places.len());
             let (start, bytes) = places[which];
             let Some(owner) = &mut owners[which] else {
                 let range = host.kernel().claim(on, VirtAddr(start), bytes).unwrap();
                 owners[which] = Some(Owner { range, mapped: BTreeMap::new() });
                 continue;
             };
-            let first = rng.below(bytes / PAGE);
-            let n = 1 + rng.below((bytes / PAGE - first).min(if rng.below(9) == 0 { 600 } else { 5 }));
+            let first = rng.u64(..bytes / PAGE);
+            let most = if rng.u64(..9) == 0 { 600 } else { 5 };
+            let n = 1 + rng.u64(..(bytes / PAGE - first).min(most));
             let at = VirtAddr(start + first * PAGE);
             let addresses = (0..n).map(|i| at.0 + i * PAGE);
-            match rng.below(12) {
+            match rng.u64(..12) {
                 0 => {
                     let mut gone = BTreeMap::new();
                     let Owner { range, mapped } = owners[which].take().unwrap();
@@ -116,14 +117,14 @@ fn every_cpu_sees_mapped_pages_in_every_space_and_no_unmapped() {
                     assert!(gone.into_iter().eq(expected.collect::<BTreeMap<_, _>>()));
                 }
                 4 | 5 => {
-                    let attr = if rng.below(2) == 0 { Attr::READ | Attr::ACCESSED } else { RW };
+                    let attr = if rng.bool() { Attr::READ | Attr::ACCESSED } else { RW };
                     owner.range.protect(on, at, n, |_| attr).unwrap();
                     for va in addresses {
                         owner.mapped.entry(va).and_modify(|(_, a)| *a = attr);
                     }
                 }
                 _ => {
-                    let pfn = Pfn(rng.below(4000) as u32);
+                    let pfn = Pfn(rng.u32(..4000));
                     tlbs.take_calls();
                     // SAFETY: 1. no code reads or writes through the mapping.
                     let done = unsafe { owner.range.map(on, at, pfn, n, RW, AllocFlags::NORMAL) };
@@ -142,8 +143,8 @@ fn every_cpu_sees_mapped_pages_in_every_space_and_no_unmapped() {
             // Every CPU, in some space, looks at some pages of all ranges.
             for (owner, (start, bytes)) in owners.iter().zip(places) {
                 for _ in 0..6 {
-                    let va = start + rng.below((bytes / PAGE).min(40)) * PAGE;
-                    let root = spaces[rng.below(spaces.len() as u64) as usize].tree().root();
+                    let va = start + rng.u64(..(bytes / PAGE).min(40)) * PAGE;
+                    let root = spaces[rng.usize(..spaces.len())].tree().root();
                     let expected = owner.as_ref().and_then(|owner| owner.mapped.get(&va).copied());
                     for cpu in 0..2 {
                         assert_eq!(

@@ -1,6 +1,7 @@
 //! A space has as many areas as under Linux, in whatever order they come and go.
 use crate::common;
-use common::{Rng, small};
+use common::small;
+use fastrand::Rng;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
 use ptarmigan::machine::{Machine, On};
@@ -45,8 +46,8 @@ fn order(name: &str) -> Vec<u64> {
         "bits reversed" => all.map(|i| i.reverse_bits() >> (64 - PLACES.trailing_zeros())).collect(),
         "stride" => all.map(|i| i * 64 % PLACES + i * 64 / PLACES).collect(),
         "mixed" => {
-            let (mut places, rng): (Vec<u64>, _) = (all.collect(), Rng::new(5));
-            (0..places.len()).rev().for_each(|i| places.swap(i, rng.below(i as u64 + 1) as usize));
+            let (mut places, mut rng): (Vec<u64>, _) = (all.collect(), Rng::with_seed(5));
+            (0..places.len()).rev().for_each(|i| places.swap(i, rng.usize(..=i)));
             places
         }
         _ => all.collect(),
@@ -151,17 +152,17 @@ fn areas_that_went_leave_room_for_as_many_others() {
 #[test]
 fn areas_that_come_and_go_at_random_are_as_many() {
     on_space!(|on, space| {
-        let rng = Rng::new(11);
+        let mut rng = Rng::with_seed(11);
         let mut mapped = vec![false; PLACES as usize];
         for step in 0..400_000 {
             // Now mostly new ones, now mostly removals, in clusters.
-            let (grows, near) = (step / 60_000 % 2 == 0, rng.below(PLACES - 64));
-            let at = near + rng.below(64);
+            let (grows, near) = (step / 60_000 % 2 == 0, rng.u64(..PLACES - 64));
+            let at = near + rng.u64(..64);
             let (place, is_there) = (page(2 * at), mapped[at as usize]);
-            if is_there && (!grows || rng.below(8) == 0) {
+            if is_there && (!grows || rng.u64(..8) == 0) {
                 space.edit(on).unwrap().munmap(place).unwrap();
                 mapped[at as usize] = false;
-            } else if !is_there && (grows || rng.below(8) == 0) {
+            } else if !is_there && (grows || rng.u64(..8) == 0) {
                 match space.edit(on).unwrap().mmap(place, RW, 0) {
                     Ok(()) => mapped[at as usize] = true,
                     Err(e) => assert_eq!((e, space.areas().len()), (AreaError::TooMany, MOST)),

@@ -27,18 +27,6 @@ fn any_frame(node: u8) -> Request {
     }
 }
 
-/// Numbers at random (xorshift).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) % n
-    }
-}
-
 /// A block on the heap that is never freed.
 fn block(bytes: usize) -> BootMemory {
     let memory = Box::leak(vec![0u64; bytes.div_ceil(8) + 1].into_boxed_slice());
@@ -104,15 +92,15 @@ fn wrong_runs_are_refused_by_number_and_reason() {
 #[test]
 fn a_frame_named_by_two_runs_is_never_handed_out_twice() {
     // Runs at random: either they are refused, or every frame is handed out once.
-    let mut rng = Rng(7);
+    let mut rng = fastrand::Rng::with_seed(7);
     let (mut refused, mut fine) = (0, 0);
     for _ in 0..if cfg!(miri) { 3 } else { 2000 } {
-        let n = 1 + rng.below(4) as usize;
-        let mut start = rng.below(64) as u32;
+        let n = 1 + rng.usize(..4);
+        let mut start = rng.u32(..64);
         let runs: Vec<MemoryRun> = (0..n)
             .map(|_| {
-                let new = run(start, 1 + rng.below(96) as u32);
-                start = (start + new.frames + rng.below(20) as u32).saturating_sub(rng.below(12) as u32);
+                let new = run(start, 1 + rng.u32(..96));
+                start = (start + new.frames + rng.u32(..20)).saturating_sub(rng.u32(..12));
                 new
             })
             .collect();
@@ -199,16 +187,16 @@ fn numbered(frames: &Frames) -> PerFrame<usize> {
 
 #[test]
 fn every_frame_has_a_record_of_its_own_whatever_holes_there_are() {
-    let mut rng = Rng(11);
+    let mut rng = fastrand::Rng::with_seed(11);
     // An interpreter takes time for each frame of an array at each look at one.
     let longest = if cfg!(miri) { 12 } else { 200 };
     for _ in 0..if cfg!(miri) { 2 } else { 300 } {
-        let mut start = rng.below(100) as u32;
+        let mut start = rng.u32(..100);
         let mut runs = Vec::new();
-        for _ in 0..1 + rng.below(6) {
-            let new = run(start, 1 + rng.below(longest) as u32);
+        for _ in 0..1 + rng.u64(..6) {
+            let new = run(start, 1 + rng.u64(..longest) as u32);
             // Half of them touch the next.
-            start += new.frames + rng.below(2) as u32 * rng.below(5000) as u32;
+            start += new.frames + rng.u32(..2) * rng.u32(..5000);
             runs.push(new);
         }
         let frames = manage(&runs).expect("they ascend");

@@ -1,7 +1,8 @@
 //! Policies: pages that they hand out and keep, their counts, and those of history against a model
 //! of their own. The invariants have tests of their own, `invariants`.
 use crate::common;
-use common::{At, Rng, any_frame, assert_constructed, assert_zero, peek, small};
+use common::{At, any_frame, assert_constructed, assert_zero, peek, small};
+use fastrand::Rng;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
@@ -44,16 +45,16 @@ fn taken<F: Format>(host: &Host<F>, node: u8) -> usize {
 /// Random traffic of several CPUs on one policy.
 fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, steps: usize) {
     let cpus = host.slots();
-    let rng = Rng::new(seed);
+    let mut rng = Rng::with_seed(seed);
     let mut live: Vec<(Level, PhysAddr)> = Vec::new();
     let mut out = HashSet::new();
     let nodes = host.config().nodes as u8;
     for _ in 0..steps {
-        let cpu = &cpus[rng.below(cpus.len() as u64) as usize];
-        let level = Level(rng.below(4) as u8);
+        let cpu = &cpus[rng.usize(..cpus.len())];
+        let level = Level(rng.u8(..4));
         // Waves: growth, then decline.
         let grows = if live.len() < 300 { 6 } else { 4 };
-        if rng.below(10) < grows {
+        if rng.u64(..10) < grows {
             if let Ok(page) = policy.at(&cpu.pin()).alloc(level, AllocFlags::NORMAL) {
                 let at = page.into_raw();
                 assert!(out.insert(at), "{at} handed out twice");
@@ -65,12 +66,12 @@ fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, step
                 live.push((level, at));
             }
         } else if !live.is_empty() {
-            let (level, at) = live.swap_remove(rng.below(live.len() as u64) as usize);
+            let (level, at) = live.swap_remove(rng.usize(..live.len()));
             out.remove(&at);
             // SAFETY: 1. handed out above and forgotten here. 2. not written to. 3. never linked.
             give_back(policy, cpu, unsafe { Clean::from_raw(at, level) });
         }
-        if rng.below(50) == 0 {
+        if rng.u64(..50) == 0 {
             policy.at(&cpu.pin()).idle();
         }
         let counts = policy.counts();
@@ -254,13 +255,13 @@ fn pages_freed_on_a_foreign_node_go_home() {
         let policy = host.quicklists(); // one CPU for each node
         let policy = policy.unwrap();
         let slots = host.slots();
-        let rng = Rng::new(nodes as u64);
+        let mut rng = Rng::with_seed(nodes as u64);
         for _ in 0..200 {
-            let from = rng.below(nodes as u64) as usize;
+            let from = rng.usize(..nodes);
             let pages: Vec<Clean> = (0..40)
                 .map(|_| policy.at(&slots[from].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap())
                 .collect();
-            let to = rng.below(nodes as u64) as usize;
+            let to = rng.usize(..nodes);
             for page in pages {
                 give_back(&policy, &slots[to], page);
             }
@@ -317,18 +318,18 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
     let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
     let cpus = host.slots();
     fn follows<P: Policy>(host: &Host<X86_64>, cpus: &[CpuSlot], policy: P) {
-        let rng = Rng::new(7);
+        let mut rng = Rng::with_seed(7);
         let mut live = Vec::new();
         for round in 0..400u64 {
-            let cpu = &cpus[rng.below(2) as usize];
-            match rng.below(4) {
+            let cpu = &cpus[rng.usize(..2)];
+            match rng.u64(..4) {
                 0 if !live.is_empty() => {
-                    let page: Clean = live.swap_remove(rng.below(live.len() as u64) as usize);
+                    let page: Clean = live.swap_remove(rng.usize(..live.len()));
                     give_back(&policy, cpu, page);
                 }
                 1 => {
-                    let index = 256 + rng.below(256) as usize;
-                    let raw = if rng.below(3) == 0 { 0 } else { round << 12 | 1 };
+                    let index = 256 + rng.usize(..256);
+                    let raw = if rng.u64(..3) == 0 { 0 } else { round << 12 | 1 };
                     // SAFETY: 1. no MMU walks these tops. 2. there is no range. 3. the host's own.
                     unsafe { host.kernel().set(host.frames(), index, raw) };
                 }
@@ -517,13 +518,13 @@ proptest! {
             Of::Y2008 => common::historic(&host, Rules::V2008, nr).unwrap(),
         };
         let mut model = Model { of, nr, nodes, cpus: vec![ModelCpu::default(); cpus] };
-        let rng = Rng::new(seed);
+        let mut rng = Rng::with_seed(seed);
         let mut live: Vec<(Level, PhysAddr)> = Vec::new();
         for _ in 0..1500 {
-            let c = rng.below(cpus as u64) as usize;
+            let c = rng.usize(..cpus);
             let pin = slots[c].pin();
-            let grow = (rng.next() >> 40).is_multiple_of(2);
-            match rng.below(20) {
+            let grow = rng.bool();
+            match rng.u64(..20) {
                 0 => {
                     // The trim reads F anew for each list, after the pages that earlier lists gave
                     // back.
@@ -534,11 +535,11 @@ proptest! {
                         let home = |at: &&u64| host.frames().node_of(PhysAddr(**at).pfn()) == pin.node();
                         free += given.iter().filter(home).count() as u32;
                     }
-                    if rng.below(2) == 0 { policy.at(&pin).idle() } else { policy.at(&pin).gather_end() }
+                    if rng.bool() { policy.at(&pin).idle() } else { policy.at(&pin).gather_end() }
                     prop_assert_eq!(host.frames().node_free(pin.node()), free);
                 }
                 1..=10 if grow || live.is_empty() => {
-                    let level = Level(rng.below(4) as u8);
+                    let level = Level(rng.u8(..4));
                     let list = model.list(level);
                     let expect = (!model.cpus[c].lists[list].is_empty()).then(|| model.cpus[c].lists[list].remove(0));
                     let misses = policy.counts().levels[level.at()].misses;
@@ -559,7 +560,7 @@ proptest! {
                     live.push((level, page.into_raw()));
                 }
                 _ if !live.is_empty() => {
-                    let (level, at) = live.swap_remove(rng.below(live.len() as u64) as usize);
+                    let (level, at) = live.swap_remove(rng.usize(..live.len()));
                     let off_node = of == Of::Y2007 && host.frames().node_of(at.pfn()) != pin.node();
                     let free = host.frames().counts().free;
                     // SAFETY: handed out above, not written to, never linked.

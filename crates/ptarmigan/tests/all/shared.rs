@@ -1,7 +1,8 @@
 //! One space, several CPUs: faults in parallel, structural calls that have the space for
 //! themselves, readers without a lock, all under a sanitizer whose CPUs run on threads.
 use crate::common;
-use common::{Rng, Watch, peek, poke, scan, small, va, watched_with};
+use common::{Watch, peek, poke, scan, small, va, watched_with};
+use fastrand::Rng;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
 use ptarmigan::machine::Machine;
@@ -181,29 +182,29 @@ fn no_stale_entry_is_used_amid_fault_unmap_protect_and_fork() {
         on_all_cpus(&host, &m, cpus, |cpu, slot| {
             let pin = slot.pin();
             let on = m.on(&pin).unwrap();
-            let rng = Rng::new((seed * cpus + cpu) as u64 + 1);
+            let mut rng = Rng::with_seed((seed * cpus + cpu) as u64 + 1);
             space.activate(on).unwrap();
             for _ in 0..1500 {
                 m.tlb().serve(&pin);
-                if rng.below(8) == 0 {
+                if rng.u64(..8) == 0 {
                     // However few processors there are: all take turns.
                     std::thread::yield_now();
                 }
-                let at = BASE + rng.below(4) * REGION + rng.below(6) * PAGE;
-                match rng.below(40) {
+                let at = BASE + rng.u64(..4) * REGION + rng.u64(..6) * PAGE;
+                match rng.u64(..40) {
                     0 => {
                         watch.changing(|| {
-                            _ = space.lock(on).unwrap().edit().mmap(pages(at, 1 + rng.below(600)), RW, 0)
+                            _ = space.lock(on).unwrap().edit().mmap(pages(at, 1 + rng.u64(..600)), RW, 0)
                         });
                     }
                     1 => {
                         watch.changing(|| {
-                            _ = space.lock(on).unwrap().edit().munmap(pages(at, 1 + rng.below(600)))
+                            _ = space.lock(on).unwrap().edit().munmap(pages(at, 1 + rng.u64(..600)))
                         });
                     }
                     2 => watch.changing(|| {
-                        let flags = AreaFlags(1 + rng.below(3) as u16);
-                        _ = space.lock(on).unwrap().edit().mprotect(pages(at, 1 + rng.below(600)), flags);
+                        let flags = AreaFlags(1 + rng.u16(..3));
+                        _ = space.lock(on).unwrap().edit().mprotect(pages(at, 1 + rng.u64(..600)), flags);
                     }),
                     3 => {
                         let child = watch.changing(|| space.lock(on).unwrap().edit().fork().unwrap());
@@ -297,7 +298,7 @@ fn no_write_is_lost_while_pages_are_copied() {
             let pin = slot.pin();
             let on = m.on(&pin).unwrap();
             space.activate(on).unwrap();
-            let rng = Rng::new(cpu as u64 + 40);
+            let mut rng = Rng::with_seed(cpu as u64 + 40);
             let mut children = Vec::new();
             for i in 0..ADDS {
                 if cpu == 0 && i % 12 == 0 {
@@ -307,7 +308,7 @@ fn no_write_is_lost_while_pages_are_copied() {
                         children.remove(0).end(on).unwrap();
                     }
                 }
-                add_one((&host, &m, &watch), &space, slot, BASE + (i + rng.below(2)) % 4 * PAGE + 8);
+                add_one((&host, &m, &watch), &space, slot, BASE + (i + rng.u64(..2)) % 4 * PAGE + 8);
             }
             for child in children {
                 child.end(on).unwrap();
@@ -345,11 +346,11 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
     on_all_cpus(&host, &m, cpus, |cpu, slot| {
         let pin = slot.pin();
         let on = m.on(&pin).unwrap();
-        let rng = Rng::new(cpu as u64 + 5);
+        let mut rng = Rng::with_seed(cpu as u64 + 5);
         if cpu == 1 {
             while !end.load(Relaxed) {
                 m.tlb().serve(&pin);
-                let at = BASE + rng.below(8) * REGION;
+                let at = BASE + rng.u64(..8) * REGION;
                 if let Some((_, attr)) = space.query(on, va(at)).unwrap() {
                     hits.fetch_add(1, Relaxed);
                     assert!(attr.has(ptarmigan::format::Attr::USER), "a link was taken for a page");
@@ -363,14 +364,14 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
         let mut rounds = 0;
         while rounds < 3000 || hits.load(Relaxed) == 0 && rounds < 3_000_000 {
             rounds += 1;
-            let at = BASE + rng.below(8) * REGION;
+            let at = BASE + rng.u64(..8) * REGION;
             let mut locked = space.lock(on).unwrap();
             let mut space = locked.edit();
             space.mmap(pages(at, 512), RW, 0).unwrap();
             space.fault(va(at), Access::Write).unwrap();
-            space.munmap(pages(BASE + rng.below(8) * REGION, 512)).unwrap();
+            space.munmap(pages(BASE + rng.u64(..8) * REGION, 512)).unwrap();
             drop(locked);
-            if rng.below(30) == 0 {
+            if rng.u64(..30) == 0 {
                 std::thread::yield_now();
             }
         }
@@ -435,9 +436,9 @@ fn lack_of_memory_in_parallel_loses_nothing() {
         let space = SharedSpace::new(space);
         let failed = AtomicU32::new(0);
         on_all_cpus(&host, &m, cpus, |cpu, slot| {
-            let rng = Rng::new(round * 10 + cpu as u64);
+            let mut rng = Rng::with_seed(round * 10 + cpu as u64);
             for _ in 0..3000 {
-                let at = BASE + rng.below(8192) * PAGE;
+                let at = BASE + rng.u64(..8192) * PAGE;
                 match space.fault(m.on(&slot.pin()).unwrap(), va(at), Access::Write) {
                     Ok(_) => {}
                     Err(FaultError::NoFrame(_)) => _ = failed.fetch_add(1, Relaxed),

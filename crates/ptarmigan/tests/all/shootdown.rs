@@ -479,20 +479,20 @@ fn spaces_that_come_and_go_under_few_asids_leave_nothing_stale() {
         let config = TlbConfig { asids, park, ..TlbConfig::new(cpus) };
         let m = watched_with(&watch, host.quicklists().unwrap(), config, Delivery::Adverse(9));
         let slots = host.slots();
-        let rng = common::Rng::new(u64::from(asids) * 7 + u64::from(park));
+        let mut rng = fastrand::Rng::with_seed(u64::from(asids) * 7 + u64::from(park));
         let mut spaces: Vec<Space<X86_64>> = Vec::new();
         let mut runs: Vec<Option<SpaceId>> = vec![None; cpus];
         for _ in 0..4000 {
-            let cpu = rng.below(cpus as u64) as usize;
+            let cpu = rng.usize(..cpus);
             let pin = slots[cpu].pin();
             let on = m.on(&pin).unwrap();
             if spaces.len() < 5 {
                 spaces.push(Space::new(on).unwrap());
             }
-            let at = rng.below(spaces.len() as u64) as usize;
+            let at = rng.usize(..spaces.len());
             let id = spaces[at].tlb().id();
-            let area = pages(0x40_0000 + rng.below(3) * (2 << 20), 1 + rng.below(4));
-            match rng.below(12) {
+            let area = pages(0x40_0000 + rng.u64(..3) * (2 << 20), 1 + rng.u64(..4));
+            match rng.u64(..12) {
                 0 => {
                     spaces.swap_remove(at).end(on).unwrap();
                     for place in runs.iter_mut().filter(|p| **p == Some(id)) {

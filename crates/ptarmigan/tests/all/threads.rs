@@ -1,6 +1,7 @@
 //! Several CPUs at the same time: spaces that share frames, and lists that share depots.
 use crate::common;
-use common::{At, Rng, small, va};
+use common::{At, small, va};
+use fastrand::Rng;
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64};
@@ -82,13 +83,13 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
                     };
                     let pin = slot.pin();
                     let on = m.on(&pin).unwrap();
-                    let rng = Rng::new(u64::from(slot.cpu().0) + 1);
+                    let mut rng = Rng::with_seed(u64::from(slot.cpu().0) + 1);
                     for _ in 0..40 {
                         let mut space = Space::<X86_64>::new(on).unwrap();
                         let area = VirtRange::new(BASE, BASE + (64 << 20)).unwrap();
                         space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
                         for _ in 0..200 {
-                            let at = BASE + rng.below(64 << 20);
+                            let at = BASE + rng.u64(..64 << 20);
                             space.fault(on, va(at), Access::Write).unwrap();
                         }
                         space
@@ -154,13 +155,13 @@ fn tops_in_use_and_at_rest_show_each_change_as_cpus_take_them() {
                     (&host, &lists, &shows, &now, &at_work, &barrier);
                 scope.spawn(move || {
                     let slot = slot(host, cpu);
-                    let rng = Rng::new(cpu as u64 + 1);
+                    let mut rng = Rng::with_seed(cpu as u64 + 1);
                     let mut live: Vec<Clean> = Vec::new();
                     barrier.wait();
                     let _at_work = AtWork(at_work);
                     for _ in 0..3000 {
                         let pin = slot.pin();
-                        match rng.below(16) {
+                        match rng.u64(..16) {
                             0..8 if live.len() < 12 => {
                                 let since = now();
                                 live.push(lists.at(&pin).alloc(ROOT, AllocFlags::NORMAL).unwrap());
@@ -168,7 +169,7 @@ fn tops_in_use_and_at_rest_show_each_change_as_cpus_take_them() {
                             }
                             0..13 if !live.is_empty() => {
                                 let since = now();
-                                let page = live.swap_remove(rng.below(live.len() as u64) as usize);
+                                let page = live.swap_remove(rng.usize(..live.len()));
                                 shows(page.addr(), &since);
                                 lists.at(&pin).free_unlinked(page);
                             }
@@ -219,12 +220,12 @@ fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
         for cpu in 0..CPUS {
             let (host, lists, shared, died, is_empty) = (&host, &lists, &shared, &died, &is_empty);
             scope.spawn(move || {
-                let rng = Rng::new(cpu as u64 + 11);
+                let mut rng = Rng::with_seed(cpu as u64 + 11);
                 for round in 0..60 {
                     let mine = slot(host, cpu);
                     for _ in 0..200 {
-                        let level = Level(rng.below(4) as u8);
-                        if rng.below(2) == 0 {
+                        let level = Level(rng.u8(..4));
+                        if rng.bool() {
                             let page = lists.at(&mine.pin()).alloc(level, AllocFlags::NORMAL).unwrap();
                             shared.lock().unwrap().push((level, page));
                         } else {

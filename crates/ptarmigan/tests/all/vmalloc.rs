@@ -1,6 +1,6 @@
 //! Areas of the kernel's half: contiguous addresses over frames that are not, with guard pages.
-use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
+use fastrand::Rng;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::cpu::{CpuId, Refused};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, Sv39Napot, X86_64};
@@ -57,14 +57,14 @@ fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
         let space = Space::<X86_64>::new(on).unwrap();
         let root = space.tree().root();
         let mut areas = areas(&host, on, START, 2 * LEAF);
-        let rng = Rng::new(seed);
+        let mut rng = Rng::with_seed(seed);
         let mut live: Vec<Area<'_>> = Vec::new();
         // The frame of each page: no frame twice.
         let mut shown: HashMap<u64, Pfn> = HashMap::new();
         for _ in 0..400 {
-            let on = m.on(&pins[rng.below(2) as usize]).unwrap();
-            if live.len() < 24 && rng.below(5) < 3 {
-                match areas.alloc(on, 1 + rng.below(40), RW, NORMAL) {
+            let on = m.on(&pins[rng.usize(..2)]).unwrap();
+            if live.len() < 24 && rng.u64(..5) < 3 {
+                match areas.alloc(on, 1 + rng.u64(..40), RW, NORMAL) {
                     Ok(area) => {
                         for page in 0..area.pages() {
                             let va = area.start().0 + page * PAGE;
@@ -78,7 +78,7 @@ fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
                     Err(e) => panic!("{e}"),
                 }
             } else if !live.is_empty() {
-                let area = live.swap_remove(rng.below(live.len() as u64) as usize);
+                let area = live.swap_remove(rng.usize(..live.len()));
                 for page in 0..area.pages() {
                     shown.remove(&(area.start().0 + page * PAGE));
                 }
@@ -86,7 +86,7 @@ fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
             }
             // Both CPUs find the present pages, and have forgotten the old ones.
             for va in (START..START + 2 * LEAF).step_by(PAGE as usize) {
-                let cpu = rng.below(2) as u16;
+                let cpu = rng.u16(..2);
                 let found = tlbs.access_kernel(CpuId(cpu), va, walk(&host, root, va)).map(|(pfn, _)| pfn);
                 assert_eq!(found, shown.get(&va).copied(), "{va:#x} on CPU {cpu}");
             }

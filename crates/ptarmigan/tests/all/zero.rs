@@ -1,7 +1,8 @@
 //! Frames that are known to be zero: under random traffic, cleared ahead in idle time, and found by
 //! faults.
 use crate::physical;
-use physical::{Rng, any_frame, assert_zero, clear, give_last, poke, refill, refill_data, small};
+use fastrand::Rng;
+use physical::{any_frame, assert_zero, clear, give_last, poke, refill, refill_data, small};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -413,13 +414,13 @@ fn what_others_do_between_taking_and_giving_loses_nothing() {
     let (frames, window) = (host.frames(), host.window());
     let fresh = blocks(frames);
     ask(frames, 2000);
-    let rng = Mutex::new(Rng::new(7));
+    let rng = Mutex::new(Rng::with_seed(7));
     let held: Mutex<Vec<Taken>> = Mutex::default();
     let hook = || {
-        let (rng, mut held) = (rng.lock().unwrap(), held.lock().unwrap());
-        for _ in 0..rng.below(4) {
-            let order = rng.below(4) as u8;
-            let zero = rng.below(2) == 0;
+        let (mut rng, mut held) = (rng.lock().unwrap(), held.lock().unwrap());
+        for _ in 0..rng.u64(..4) {
+            let order = rng.u8(..4);
+            let zero = rng.bool();
             if let Ok(taken) = frames.take(Request { order, zero, flags: AllocFlags::URGENT, ..any_frame(0) })
             {
                 if let Taken::Zero(frame) = &taken {
@@ -428,8 +429,8 @@ fn what_others_do_between_taking_and_giving_loses_nothing() {
                 soil(&host, taken.pfn(), order);
                 held.push(Taken::Dirty(taken.dirty()));
             }
-            if rng.below(3) > 0 && !held.is_empty() {
-                let at = rng.below(held.len() as u64) as usize;
+            if rng.u64(..3) > 0 && !held.is_empty() {
+                let at = rng.usize(..held.len());
                 frames.give(held.swap_remove(at).dirty());
             }
         }
@@ -485,7 +486,7 @@ fn cpus_clear_take_and_give_at_the_same_time() {
         }
         let host = &host;
         scope.spawn(move || {
-            let rng = Rng::new(3);
+            let mut rng = Rng::with_seed(3);
             let mut held = Vec::new();
             working.wait();
             for step in 0..50_000_000_u64 {
@@ -494,9 +495,9 @@ fn cpus_clear_take_and_give_at_the_same_time() {
                 if step > 20_000 && counts.ahead > 1000 && counts.found > 100 {
                     break;
                 }
-                if rng.below(2) == 0 {
-                    let order = rng.below(3) as u8;
-                    if let Ok(taken) = frames.take(Request { zero: rng.below(3) > 0, order, ..any_frame(0) })
+                if rng.bool() {
+                    let order = rng.u8(..3);
+                    if let Ok(taken) = frames.take(Request { zero: rng.u64(..3) > 0, order, ..any_frame(0) })
                     {
                         if let Taken::Zero(frame) = &taken {
                             assert_all_zero(host, frame.pfn(), order);
@@ -505,7 +506,7 @@ fn cpus_clear_take_and_give_at_the_same_time() {
                         held.push(taken.dirty());
                     }
                 } else if !held.is_empty() {
-                    frames.give(held.swap_remove(rng.below(held.len() as u64) as usize));
+                    frames.give(held.swap_remove(rng.usize(..held.len())));
                 }
             }
             held.into_iter().for_each(|frame| frames.give(frame));
@@ -620,7 +621,7 @@ fn an_interrupt_may_take_and_give_while_its_cpu_clears() {
     let slots = host.slots();
     let (frames, data, window) = (host.frames(), host.data(), host.window());
     let pin = slots[0].pin();
-    let rng = Mutex::new(Rng::new(11));
+    let rng = Mutex::new(Rng::with_seed(11));
     // The interrupt runs on the CPU that the refill runs on, and returns before that goes on.
     struct SameCpu<'a>(Pinned<'a>);
     // SAFETY: the hook is called on the thread that made the pin, inside of `refill_zero`.
@@ -628,7 +629,7 @@ fn an_interrupt_may_take_and_give_while_its_cpu_clears() {
     let there = SameCpu(slots[0].pin());
     let hook = || {
         let SameCpu(pin) = &there;
-        if rng.lock().unwrap().below(3) == 0 {
+        if rng.lock().unwrap().u64(..3) == 0 {
             burst(&host, pin, 40);
         }
     };

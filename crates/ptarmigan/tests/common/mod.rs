@@ -488,6 +488,6 @@ mod policy;
 pub mod world;
 
 #[allow(unused_imports, reason = "every test binary uses its own part of the rig")]
-pub use crate::physical::{Rng, any_frame, assert_zero, peek, poke, small};
+pub use crate::physical::{any_frame, assert_zero, peek, poke, small};
 #[allow(unused_imports, reason = "as above")]
 pub use policy::At;

@@ -4,6 +4,7 @@
 //! a word of its own. Programs really read and write through the sanitizer's software MMUs, so
 //! sharing, copy-on-write, stale translations and lost pages all show as a wrong word.
 use super::*;
+use fastrand::Rng;
 use ptarmigan::space::{
     Access as Touch, Advice, Area, AreaError, AreaFlags, FaultError, SpaceMachine, SpaceMut,
 };
@@ -118,7 +119,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             watch,
             m,
             slots,
-            rng: Rng::new(seed),
+            rng: Rng::with_seed(seed),
             processes: vec![first],
             loaded: vec![Loaded::Nothing; slots.len()],
             next_id: 2,
@@ -151,30 +152,30 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     pub fn end(mut self) {
         self.verify();
         while let Some(process) = self.processes.pop() {
-            let cpu = self.rng.below(self.slots.len() as u64) as usize;
+            let cpu = self.rng.usize(..self.slots.len());
             process.space.end(on(self.m, &self.slots[cpu].pin())).expect(OURS);
         }
         self.m.drain(self.slots);
     }
 
     /// An address where tables of several levels begin and end.
-    fn somewhere(&self) -> u64 {
+    fn somewhere(&mut self) -> u64 {
         let bases = [0x10_0000, 0x1f_c000, 0x3fff_8000, F::USER_END - (8 << 20)];
-        let base = bases[self.rng.below(4) as usize] / PAGE;
-        base + if self.rng.below(8) == 0 { self.rng.below(1200) } else { self.rng.below(24) }
+        let base = bases[self.rng.usize(..4)] / PAGE;
+        base + if self.rng.u64(..8) == 0 { self.rng.u64(..1200) } else { self.rng.u64(..24) }
     }
 
-    fn length(&self) -> u64 {
-        match self.rng.below(12) {
-            0 => 512 + self.rng.below(600),
+    fn length(&mut self) -> u64 {
+        match self.rng.u64(..12) {
+            0 => 512 + self.rng.u64(..600),
             1 => 512,
-            _ => 1 + self.rng.below(20),
+            _ => 1 + self.rng.u64(..20),
         }
     }
 
-    fn permissions(&self) -> AreaFlags {
+    fn permissions(&mut self) -> AreaFlags {
         // No access, r, rw, rx, rwx; rw is the usual.
-        AreaFlags([0, 1, 3, 3, 3, 3, 5, 7][self.rng.below(8) as usize])
+        AreaFlags([0, 1, 3, 3, 3, 3, 5, 7][self.rng.usize(..8)])
     }
 
     fn bytes(start: u64, end: u64) -> VirtRange {
@@ -182,14 +183,14 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     }
 
     /// A page that is mapped, or nearly.
-    fn some_page(&self, at: usize) -> u64 {
-        let pages = &self.processes[at].model.pages;
-        if pages.is_empty() || self.rng.below(16) == 0 {
-            return self.somewhere();
-        }
+    fn some_page(&mut self, at: usize) -> u64 {
         let pivot = self.somewhere();
+        let pages = &self.processes[at].model.pages;
+        if self.rng.u64(..16) == 0 {
+            return pivot;
+        }
         let mut near = pages.range(pivot..).next().or_else(|| pages.iter().next());
-        for _ in 0..self.rng.below(6) {
+        for _ in 0..self.rng.u64(..6) {
             near = near.and_then(|p| pages.range(p.0 + 1..).next()).or(near);
         }
         near.map_or(pivot, |p| *p.0)
@@ -202,7 +203,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         match self.loaded[cpu] {
             Loaded::Active(now) if now == id => return,
             Loaded::Active(other) => {
-                let lazily = self.rng.below(2) == 0;
+                let lazily = self.rng.bool();
                 let other = self.processes.iter().find(|p| p.id == other).expect("active spaces exist");
                 let here = on(self.m, &pin);
                 let left = if lazily { other.space.rest(here) } else { other.space.deactivate(here) };
@@ -220,17 +221,17 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             let space = Space::new(on(self.m, &self.slots[0].pin())).expect("all memory is free");
             self.processes.push(Process { id, space, model: Model::default() });
         }
-        let at = self.rng.below(self.processes.len() as u64) as usize;
-        let cpu = self.rng.below(self.slots.len() as u64) as usize;
+        let at = self.rng.usize(..self.processes.len());
+        let cpu = self.rng.usize(..self.slots.len());
         // Now and then a call comes from a CPU that runs something else.
-        if self.rng.below(8) != 0 {
+        if self.rng.u64(..8) != 0 {
             self.schedule(cpu, at);
         }
-        let starved = (self.tight && self.rng.below(2) == 0).then(|| {
+        let starved = (self.tight && self.rng.bool()).then(|| {
             self.m.drain(self.slots);
-            Starved::new(self.host, self.rng.below(10) as usize)
+            Starved::new(self.host, self.rng.usize(..10))
         });
-        let outcome = match self.rng.below(100) {
+        let outcome = match self.rng.u64(..100) {
             0..=9 => self.mmap(cpu, at),
             10..=15 => self.munmap(cpu, at),
             16..=21 => self.mprotect(cpu, at),
@@ -244,10 +245,10 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             44..=46 => self.pause(cpu),
             47 => self.populate(cpu, at),
             _ => {
-                let n = 1 + self.rng.below(6);
+                let n = 1 + self.rng.u64(..6);
                 (0..n).try_for_each(|_| {
                     let page = self.some_page(at);
-                    let touch = if self.rng.below(2) == 0 { Touch::Read } else { Touch::Write };
+                    let touch = if self.rng.bool() { Touch::Read } else { Touch::Write };
                     self.touch(cpu, at, page, touch)
                 })
             }
@@ -286,7 +287,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             AreaFlags::BACKED,
             AreaFlags::BACKED.with(AreaFlags::SHARED),
             AreaFlags::SHARED,
-        ][self.rng.below(6) as usize];
+        ][self.rng.usize(..6)];
         let flags = self.permissions().with(kind);
         let object = u32::from(kind != AreaFlags(0));
         let pin = self.slots[cpu].pin();
@@ -308,7 +309,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     }
 
     fn munmap(&mut self, cpu: usize, at: usize) -> Outcome {
-        let start = self.some_page(at).saturating_sub(self.rng.below(3));
+        let start = self.some_page(at).saturating_sub(self.rng.u64(..3));
         let end = (start + self.length()).min(F::USER_END / PAGE);
         let pin = self.slots[cpu].pin();
         let here = on(self.m, &pin);
@@ -346,14 +347,14 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         while end - start < most && model.pages.get(&end).is_some_and(|p| p.flags == first.flags) {
             end += 1;
         }
-        let len = match self.rng.below(4) {
-            0 => 1 + self.rng.below(end - start),
-            1 => end - start + self.rng.below(8),
+        let len = match self.rng.u64(..4) {
+            0 => 1 + self.rng.u64(..end - start),
+            1 => end - start + self.rng.u64(..8),
             _ => end - start,
         };
-        let stay = self.rng.below(4) == 0;
+        let stay = self.rng.u64(..4) == 0;
         // Alike within their tables, so that whole tables can move.
-        let aligned = self.rng.below(2) == 0;
+        let aligned = self.rng.bool();
         let to = match (stay, aligned) {
             (true, _) => start,
             (false, true) => (self.somewhere() & !511) + (start & 511),
@@ -365,7 +366,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             return Ok(());
         }
         let overlap = !in_place && start < to + len && to < end;
-        let keep = !in_place && len == end - start && self.rng.below(4) == 0;
+        let keep = !in_place && len == end - start && self.rng.u64(..4) == 0;
         let pin = self.slots[cpu].pin();
         let here = on(self.m, &pin);
         let process = &mut self.processes[at];
@@ -433,10 +434,10 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     fn brk(&mut self, cpu: usize, at: usize) -> Outcome {
         let base = 0x60_0000 / PAGE;
         let target = match self.processes[at].model.heap {
-            None => base + self.rng.below(4),
-            Some((start, _)) => (start + self.rng.below(40)).saturating_sub(self.rng.below(3)),
+            None => base + self.rng.u64(..4),
+            Some((start, _)) => (start + self.rng.u64(..40)).saturating_sub(self.rng.u64(..3)),
         };
-        let unaligned = target * PAGE - self.rng.below(2) * 7;
+        let unaligned = target * PAGE - self.rng.u64(..2) * 7;
         let pin = self.slots[cpu].pin();
         let here = on(self.m, &pin);
         let process = &mut self.processes[at];
@@ -479,8 +480,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     fn mark(&mut self, cpu: usize, at: usize) -> Outcome {
         let start = self.some_page(at);
         let end = (start + self.length()).min(F::USER_END / PAGE);
-        let set = self.rng.below(2) == 0;
-        let (advice, flag) = if self.rng.below(2) == 0 {
+        let set = self.rng.bool();
+        let (advice, flag) = if self.rng.bool() {
             (Advice::DontFork(set), AreaFlags::NO_FORK)
         } else {
             (Advice::WipeOnFork(set), AreaFlags::WIPE_ON_FORK)
@@ -501,8 +502,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
 
     fn populate(&mut self, cpu: usize, at: usize) -> Outcome {
         let start = self.some_page(at);
-        let end = (start + self.rng.below(30) + 1).min(F::USER_END / PAGE);
-        let access = if self.rng.below(2) == 0 { Touch::Read } else { Touch::Write };
+        let end = (start + self.rng.u64(..30) + 1).min(F::USER_END / PAGE);
+        let access = if self.rng.bool() { Touch::Read } else { Touch::Write };
         // Stacks that grow are the business of `touch`.
         let model = &self.processes[at].model;
         if (start..end).any(|p| !model.pages.contains_key(&p)) {
@@ -558,7 +559,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let id = self.fresh_id();
         let pin = self.slots[cpu].pin();
         let last = F::USER_END / PAGE - 1;
-        let args = 1 + self.rng.below(4);
+        let args = 1 + self.rng.u64(..4);
         let here = on(self.m, &pin);
         let mut space = match Space::exec(here, VirtAddr(last * PAGE), args) {
             Ok(space) => space,
@@ -572,7 +573,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             poke(self.host, pfn.addr().0, self.next_word);
             words.push(self.next_word);
         }
-        let end = last - self.rng.below(2) * (40 + self.rng.below(600));
+        let end = last - self.rng.u64(..2) * (40 + self.rng.u64(..600));
         let (start, flags) = (end - STACK, AreaFlags::READ.with(AreaFlags::WRITE));
         let moved = space.edit(here).expect(OURS).move_stack(Self::bytes(start, end), flags);
         if let Err(e) = moved {
@@ -616,7 +617,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let here = on(self.m, &pin);
         if let Loaded::Active(id) = self.loaded[cpu] {
             let process = self.processes.iter().find(|p| p.id == id).expect("active spaces exist");
-            if self.rng.below(2) == 0 {
+            if self.rng.bool() {
                 process.space.rest(here).expect(OURS);
                 self.loaded[cpu] = Loaded::Lazy(id);
             } else {
@@ -635,7 +636,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let va = page * PAGE;
         let access = if touch == Touch::Read { Access::READ } else { Access::WRITE };
         let first = self.watch.translate(cpu, va, access);
-        if first.is_err() || self.rng.below(8) == 0 {
+        if first.is_err() || self.rng.u64(..8) == 0 {
             self.fault(cpu, at, page, touch)?;
         }
         let known = self.processes[at].model.pages.get(&page).copied();
@@ -666,7 +667,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     }
 
     fn fault(&mut self, cpu: usize, at: usize, page: u64, touch: Touch) -> Outcome {
-        let offset = self.rng.below(512) * 8;
+        let offset = self.rng.u64(..512) * 8;
         let pin = self.slots[cpu].pin();
         let here = on(self.m, &pin);
         let process = &mut self.processes[at];

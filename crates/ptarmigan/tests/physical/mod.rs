@@ -6,7 +6,6 @@ use ptarmigan::format::Format;
 use ptarmigan::frames::*;
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::{Host, HostConfig};
-use std::cell::Cell;
 
 /// A small machine that costs little to set up, with memory behind its data frames.
 pub fn small(cpus: usize, nodes: usize, mib: u64) -> HostConfig {
@@ -77,27 +76,4 @@ pub fn refill_data<W: OpenWindow>(
 /// Gives the last reference to a data frame back.
 pub fn give_last(data: &DataFrames, frames: &Frames, pin: &Pinned<'_>, frame: DataFrame) {
     assert!(data.release(frames, pin, frame).expect("of this host"), "others refer to it as well");
-}
-
-/// Deterministic numbers (xorshift*).
-pub struct Rng(Cell<u64>);
-
-impl Rng {
-    pub fn new(seed: u64) -> Self {
-        Rng(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
-    }
-
-    pub fn next(&self) -> u64 {
-        let mut x = self.0.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.set(x);
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// Returns a number below `n`.
-    pub fn below(&self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
 }

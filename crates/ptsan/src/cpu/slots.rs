@@ -202,15 +202,14 @@ mod tests {
     #[test]
     fn it_holds_what_a_map_holds_after_any_calls() {
         let (mut slots, mut map) = (Slots::default(), BTreeMap::new());
-        let mut state = 1u64;
+        let mut rng = fastrand::Rng::with_seed(1);
         for step in 0..200_000u64 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // Keys are few, so that they meet in neighbouring slots.
-            let key = (state >> 33) % 300;
-            match (state >> 60) % 8 {
+            let key = rng.u64(..300);
+            match rng.u8(..8) {
                 0..4 => assert_eq!(slots.insert(key, step), map.insert(key, step)),
                 4..6 => assert_eq!(slots.remove(key), map.remove(&key)),
-                6 if state >> 20 & 0x7ff == 0 => {
+                6 if rng.u32(..2048) == 0 => {
                     slots.clear();
                     map.clear();
                 }

@@ -147,11 +147,8 @@ mod tests {
     #[test]
     fn holders_are_those_of_a_list_in_the_same_order() {
         for (positions, contexts, seed) in [(1, 1, 1u64), (1, 9, 2), (3, 2, 3), (40, 3, 4)] {
-            let mut state = seed;
-            let mut below = |n: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 33) % n
-            };
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut below = |n: u64| rng.u64(..n);
             let (mut holders, mut list, mut prune_at) = (Holders::default(), Vec::<Holder>::new(), 0);
             for since in 0..4000 {
                 let context = match below(contexts + 3) {

@@ -328,11 +328,8 @@ mod tests {
     #[test]
     fn compact_entries_have_the_values_and_departures_of_exact_ones() {
         for (kinds, live, seed) in [(3, 4, 1u64), (40, 4, 2), (3, 40, 3), (9, 16, 4)] {
-            let mut state = seed;
-            let mut below = |n: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 33) % n
-            };
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut below = |n: u64| rng.u64(..n);
             let (mut exact, mut every) = (ToldEntries::default(), Budget::default());
             let (mut compact, mut few) = (ToldEntries::default(), Budget::new(0));
             let (mut departures, mut left) = (Vec::new(), 0);

@@ -22,13 +22,13 @@ fn map(mapping: &mut Live, at: u64, size: u64, frame: u64, flags: Attributes) ->
     mapping.map_range(&range, frame, flags, Constraints::empty()).is_ok()
 }
 
-fn step(machine: &Machine, mapping: &mut Live, model: &mut Model, random: &mut Random) {
-    let at = random.page();
-    match random.below(9) {
+fn step(machine: &Machine, mapping: &mut Live, model: &mut Model, random: &mut Rng) {
+    let at = any_page(random);
+    match random.u64(..9) {
         0..4 => {
-            let size = if random.below(4) == 0 { LARGE } else { FRAME };
+            let size = if random.u64(..4) == 0 { LARGE } else { FRAME };
             let at = at & !(size - 1);
-            let (frame, write) = (random.frame(size), random.below(2) == 0);
+            let (frame, write) = (any_frame(random, size), random.bool());
             if model.is_free(at, size) {
                 let done = edit(machine, || map(mapping, at, size, frame, flags(write)));
                 assert!(done, "the range is free");

@@ -11,18 +11,18 @@ fn va(at: u64) -> VirtAddr {
     VirtAddr::from_usize(at as usize)
 }
 
-fn step<T>(table: &mut PageTable<T, Machine>, model: &mut Model, random: &mut Random)
+fn step<T>(table: &mut PageTable<T, Machine>, model: &mut Model, random: &mut Rng)
 where
     T: TableMeta,
     T::P: page_table_generic::PageTableEntry<PteConfig = Allow>,
 {
-    let at = random.page();
-    match random.below(8) {
+    let at = any_page(random);
+    match random.u64(..8) {
         0..4 => {
-            let large = random.below(4) == 0;
+            let large = random.u64(..4) == 0;
             let size = if large { LARGE } else { FRAME };
             let at = at & !(size - 1);
-            let (frame, write) = (random.frame(size), random.below(2) == 0);
+            let (frame, write) = (any_frame(random, size), random.bool());
             if !model.is_free(at, size) {
                 return;
             }

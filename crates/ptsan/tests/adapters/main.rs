@@ -10,6 +10,7 @@ mod multiarch;
 mod watched;
 mod x86;
 
+use fastrand::Rng;
 use ptsan::adapters::{FRAME, Machine};
 use ptsan::{Access, Adversary, Arch, Config, Expected, Perms};
 use std::collections::BTreeMap;
@@ -28,25 +29,13 @@ const PLACES: [u64; 3] = [0, 0x3f_c000_0000, 0x7f00_0000_0000];
 /// Few more than the tables in use at once, so that frames are reused again and again.
 const FRAMES: usize = 40;
 
-/// Marsaglia's xorshift.
-struct Random(u64);
+/// Returns a small page of a large page of a place, each at random.
+fn any_page(random: &mut Rng) -> u64 {
+    PLACES[random.usize(..3)] + random.u64(..8) * LARGE + random.u64(..16) * FRAME
+}
 
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-
-    /// The number of a place, of a large page in it, and of a small page in that.
-    fn page(&mut self) -> u64 {
-        PLACES[self.below(3) as usize] + self.below(8) * LARGE + self.below(16) * FRAME
-    }
-
-    fn frame(&mut self, size: u64) -> u64 {
-        0x1_0000_0000 + self.below(1 << 10) * size
-    }
+fn any_frame(random: &mut Rng, size: u64) -> u64 {
+    0x1_0000_0000 + random.u64(..1 << 10) * size
 }
 
 /// The mappings: address to frame, size, and whether it may be written.
@@ -64,9 +53,9 @@ impl Model {
     }
 
     /// Accesses a random address on a random CPU, and compares with the model.
-    fn access(&self, machine: &Machine, random: &mut Random) {
-        let (cpu, va) = (random.below(2) as usize, random.page() + random.below(FRAME));
-        let access = if random.below(2) == 0 { Access::READ } else { Access::WRITE };
+    fn access(&self, machine: &Machine, random: &mut Rng) {
+        let (cpu, va) = (random.usize(..2), any_page(random) + random.u64(..FRAME));
+        let access = if random.bool() { Access::READ } else { Access::WRITE };
         let says = self.find(va);
         let allowed = says.is_some_and(|(_, (.., write))| write || access == Access::READ);
         let got = machine.access(cpu, va, access);
@@ -89,11 +78,11 @@ fn machine(arch: Arch) -> Machine {
 
 /// Runs a workload with a seed and a number of steps on plain machines, and, where possible, on
 /// machines in which every store is seen.
-fn machines(arch: &Arch) -> impl Iterator<Item = (Machine, Random, usize)> {
+fn machines(arch: &Arch) -> impl Iterator<Item = (Machine, Rng, usize)> {
     let plain = SEEDS.map(|seed| {
         let adversary = Some(Adversary::new(seed));
         let config = Config { adversary, ..config(arch.clone()) };
-        (Machine::with_frames(config, FRAMES), Random(seed), STEPS)
+        (Machine::with_frames(config, FRAMES), Rng::with_seed(seed), STEPS)
     });
     let watched = WATCHED_SEEDS.filter_map(|seed| {
         let adversary = Some(Adversary::new(seed));
@@ -101,7 +90,7 @@ fn machines(arch: &Arch) -> impl Iterator<Item = (Machine, Random, usize)> {
             Err(ptsan::watch::Error::Unsupported) => return None,
             machine => machine.expect("memory to watch"),
         };
-        Some((machine, Random(seed), WATCHED_STEPS))
+        Some((machine, Rng::with_seed(seed), WATCHED_STEPS))
     });
     plain.chain(watched)
 }
@@ -112,10 +101,10 @@ fn run<R>(machine: &Machine, step: impl FnOnce() -> R) -> R {
 }
 
 /// Loads the root on both CPUs, and lets their walkers walk ahead.
-fn load(machine: &Machine, root: u64, random: &mut Random) {
+fn load(machine: &Machine, root: u64, random: &mut Rng) {
     for cpu in 0..2 {
         machine.load(cpu, root, 1);
-        machine.walk_ahead(cpu, random.page());
+        machine.walk_ahead(cpu, any_page(random));
     }
 }
 

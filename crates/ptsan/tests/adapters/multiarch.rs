@@ -10,18 +10,18 @@ fn flags(write: bool) -> MappingFlags {
     if write { always | MappingFlags::WRITE } else { always }
 }
 
-fn step<M, PTE>(table: &mut PageTable64<M, PTE, Handler>, model: &mut Model, random: &mut Random)
+fn step<M, PTE>(table: &mut PageTable64<M, PTE, Handler>, model: &mut Model, random: &mut Rng)
 where
     M: PagingMetaData<VirtAddr = VirtAddr>,
     PTE: GenericPTE,
 {
-    let at = random.page();
-    match random.below(8) {
+    let at = any_page(random);
+    match random.u64(..8) {
         0..4 => {
-            let large = random.below(4) == 0;
+            let large = random.u64(..4) == 0;
             let size = if large { LARGE } else { FRAME };
             let at = at & !(size - 1);
-            let (frame, write) = (random.frame(size), random.below(2) == 0);
+            let (frame, write) = (any_frame(random, size), random.bool());
             if !model.is_free(at, size) {
                 return;
             }

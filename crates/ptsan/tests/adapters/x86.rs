@@ -28,16 +28,16 @@ fn page<S: x86_64::structures::paging::PageSize>(va: u64) -> Page<S> {
     Page::containing_address(VirtAddr::new(va))
 }
 
-fn step(machine: &Machine, space: &mut Space, model: &mut Model, random: &mut Random) {
+fn step(machine: &Machine, space: &mut Space, model: &mut Model, random: &mut Rng) {
     // Way around: tables are linked before they are cleared, so the allocator clears them.
     let mut frames = space.frames().zeroed();
-    let at = random.page();
-    match random.below(10) {
+    let at = any_page(random);
+    match random.u64(..10) {
         0..4 => {
-            let large = random.below(4) == 0;
+            let large = random.u64(..4) == 0;
             let size = if large { LARGE } else { FRAME };
             let at = at & !(size - 1);
-            let (frame, write) = (random.frame(size), random.below(2) == 0);
+            let (frame, write) = (any_frame(random, size), random.bool());
             if !model.is_free(at, size) {
                 return;
             }

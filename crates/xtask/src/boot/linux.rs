@@ -6,6 +6,7 @@ use kernel_boot::debian::Debian;
 use kernel_boot::guest::{Boot, BootLimits, Ended};
 use kernel_boot::image::Image;
 use kernel_boot::{Scratch, archive, here, output, programs};
+use ptarmigan_term::Time;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -510,7 +511,7 @@ impl<'a> Machine<'a> {
             } else {
                 format!("; calls that are not there: {}", missing.join(" "))
             };
-            println!("{name}: {line} ({} s{calls})", begun.elapsed().as_secs());
+            println!("{name}: {line} ({}{calls})", Time::from(begun.elapsed()));
         } else {
             let reason = ended.stopped.map_or_else(String::new, |reason| format!(" ({reason})"));
             print!("{}", ended.log);

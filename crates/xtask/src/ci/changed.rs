@@ -109,7 +109,7 @@ pub fn files(base: Option<&str>) -> Result<Vec<PathBuf>, String> {
 }
 
 fn said(words: &[&str]) -> Result<String, String> {
-    Ok(repository::output(Command::new("git").args(words))?.trim().to_owned())
+    Ok(kernel_boot::output(Command::new("git").args(words))?.trim().to_owned())
 }
 
 #[cfg(test)]

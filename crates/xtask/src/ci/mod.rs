@@ -23,6 +23,7 @@ use changed::{Packages, Selection};
 use clap::Args;
 use jobs::{Job, Table, Tier};
 use needs::Needs;
+use ptarmigan_term::Time;
 use report::{JobReport, JobResult, Row};
 use std::{
     collections::BTreeSet,
@@ -175,7 +176,7 @@ impl Ci {
         });
         let passed = !failed.load(SeqCst);
         if passed {
-            println!("All {} jobs passed ({} s).", jobs.len(), start.elapsed().as_secs());
+            println!("All {} jobs passed ({}).", jobs.len(), Time::from(start.elapsed()));
         }
         Ok(passed)
     }
@@ -272,13 +273,13 @@ fn one(root: &Path, job: &Job, lane: usize, failed: &AtomicBool, start: Instant)
         }
     };
     let Some(reason) = &ended.failed else {
-        println!("{:>5} s  {}", start.elapsed().as_secs(), ended.line(job));
+        println!("{:>7}  {}", Time::from(start.elapsed()), ended.line(job));
         return true;
     };
     // The others end because this one failed: their output is of no use.
     if !failed.swap(true, SeqCst) {
         let _ = ended.print_log();
-        println!("{:>5} s  {}", start.elapsed().as_secs(), ended.line(job));
+        println!("{:>7}  {}", Time::from(start.elapsed()), ended.line(job));
         println!("FAILED: {}: {reason}; its log is {}", job.name, ended.log.display());
     }
     false

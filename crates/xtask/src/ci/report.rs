@@ -1,7 +1,6 @@
 //! Keeps the report of jobs that do not run for each change: when each ran last, on which tree, and
 //! how it ended. Chooses the jobs of the next slice.
 use super::jobs::{Job, Tier};
-use crate::repository;
 use jiff::civil::Date;
 use std::{
     collections::BTreeMap,
@@ -188,7 +187,7 @@ pub fn tree(root: &Path) -> Result<String, String> {
     std::fs::create_dir_all(root.join("target")).map_err(|err| format!("target: {err}"))?;
     let git = |words: &[&str]| {
         let mut git = Command::new("git");
-        repository::output(git.args(words).current_dir(root).env("GIT_INDEX_FILE", &index))
+        kernel_boot::output(git.args(words).current_dir(root).env("GIT_INDEX_FILE", &index))
     };
     let hash = git(&["add", "--all"])
         .and_then(|_| git(&["rm", "--quiet", "--cached", "--ignore-unmatch", FILE]))

@@ -14,6 +14,7 @@
 //! several times, because a shell that is about to start a command misses the first signal.
 use super::jobs::Job;
 use indicatif::{ProgressBar, ProgressStyle};
+use ptarmigan_term::Time;
 use std::{
     fs::{self, File},
     io,
@@ -50,8 +51,8 @@ impl Ended {
     /// Returns a line about `job`.
     pub fn line(&self, job: &Job) -> String {
         let result = if self.failed.is_some() { "FAILED" } else { "passed" };
-        let cpu = self.cpu.map_or_else(String::new, |cpu| format!("{:>8.1} CPU-s", cpu.as_secs_f64()));
-        format!("{result} {:<36}{:>8.1} s{cpu}", job.name, self.wall.as_secs_f64())
+        let cpu = self.cpu.map_or_else(String::new, |cpu| format!("{:>8} of CPUs", Time::from(cpu)));
+        format!("{result} {:<36}{:>8}{cpu}", job.name, Time::from(self.wall))
     }
 
     /// Prints the end of the log of a job that failed.

@@ -22,8 +22,9 @@
 //! says. `pick` chooses rows by name, `only = "COLUMN = CELL"` the rows that have the cell. With
 //! `of` the rows are another table's, of any file or a document's of the list of figures. `code`
 //! shows the names of rows as code.
-use super::value::{grouped, number};
+use super::value::number;
 use crate::repository;
+use ptarmigan_term::Mean;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -104,10 +105,10 @@ impl FigureTable {
 fn shown(cell: &Value) -> String {
     match cell {
         Value::String(text) => text.clone(),
-        Value::Integer(value) => grouped(*value as f64, 0),
+        Value::Integer(value) => format!("{:.0}", Mean(*value as f64)),
         Value::Float(value) => {
             let digits = format!("{value:?}").split_once('.').map_or(0, |(_, part)| part.len());
-            grouped(*value, digits)
+            format!("{:.digits$}", Mean(*value))
         }
         other => format!("{other:?}"),
     }
@@ -229,7 +230,7 @@ impl Tables {
                 PageColumn::Cell(at) => shown(&row[*at]),
                 PageColumn::Quotient([a, b], digits) => {
                     match [a, b].map(|&at| number(&shown(&row[at]).replace(',', ""))) {
-                        [Some(a), Some(b)] if b != 0.0 => grouped(a / b, *digits),
+                        [Some(a), Some(b)] if b != 0.0 => format!("{:.*}", *digits, Mean(a / b)),
                         _ => "–".to_owned(),
                     }
                 }

@@ -6,6 +6,7 @@
 //! fields, or elements; the sum of no elements is 0. Of other output an operand in quotes is the
 //! number that follows that text, `"faults: "`; `"| v5 |"@2` is the second number behind it in that
 //! line.
+use ptarmigan_term::Mean;
 use serde_json::Value;
 
 /// The output of a command.
@@ -163,23 +164,6 @@ fn path(root: &Value, path: &str) -> Result<f64, String> {
     Ok(numbers.ok_or_else(|| format!("{path}: no number"))?.iter().sum())
 }
 
-/// Formats a number with `digits` behind the point and commas between thousands.
-pub fn grouped(value: f64, digits: usize) -> String {
-    let text = format!("{:.digits$}", value.abs());
-    let (whole, part) =
-        text.split_once('.').map_or((text.as_str(), None), |(whole, part)| (whole, Some(part)));
-    let mut grouped = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
-    let sign = if value < 0.0 && !is_zero { "-" } else { "" };
-    sign.to_owned() + &grouped + &part.map_or(String::new(), |part| format!(".{part}"))
-}
-
 /// Splits a text into its numbers and the texts between them.
 fn numbers(mut text: &str) -> (Vec<f64>, Vec<&str>) {
     let (mut found, mut between) = (Vec::new(), Vec::new());
@@ -221,7 +205,8 @@ pub fn fill(template: &str, outputs: &[Output]) -> Result<String, String> {
             None => (inside, Some(0)),
         };
         // Programs print whole numbers without commas.
-        let formatted = |value: f64| digits.map_or(format!("{value:.0}"), |digits| grouped(value, digits));
+        let formatted =
+            |value: f64| digits.map_or(format!("{value:.0}"), |digits| format!("{:.digits$}", Mean(value)));
         let values = outputs.iter().map(|output| output.evaluate(expression));
         let mut values = values.collect::<Result<Vec<f64>, _>>()?;
         values.sort_by(f64::total_cmp);

@@ -18,6 +18,7 @@ use build::{Build, Kind};
 use clap::Args;
 use list::Mistake;
 use lists::{LISTS, Made, lists};
+use ptarmigan_term::Time;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
@@ -153,10 +154,7 @@ impl Results {
         };
         let Mistake { place, title, executable, tests, .. } = mistake;
         let test = tests.join(" ");
-        println!(
-            "{word:<8} {number:>3} {:>6.1} s  {title} ({executable} {test}; {place})",
-            time.as_secs_f64()
-        );
+        println!("{word:<8} {number:>3} {:>7}  {title} ({executable} {test}; {place})", Time::from(time));
         match (verdict, &mistake.open) {
             (Verdict::Noticed, None) => {}
             (Verdict::Noticed, Some(why)) => println!("    it was open: {why}"),
@@ -178,15 +176,15 @@ impl Results {
     /// Prints the sums. Returns whether all mistakes are noticed.
     fn print(&self) -> bool {
         println!(
-            "{} mistakes made, {} not noticed, {} known not to be\nCPU time: {:.0} s for builds, {:.0} s for tests \
-             without a mistake, {:.0} s for mistakes, {:.0} s for those built alone",
+            "{} mistakes made, {} not noticed, {} known not to be\nCPU time: {} for builds, {} for tests \
+             without a mistake, {} for mistakes, {} for those built alone",
             self.made,
             self.failed,
             self.open,
-            self.built.as_secs_f64(),
-            self.without.as_secs_f64(),
-            self.switched.as_secs_f64(),
-            self.alone.as_secs_f64(),
+            Time::from(self.built),
+            Time::from(self.without),
+            Time::from(self.switched),
+            Time::from(self.alone),
         );
         self.failed == 0
     }

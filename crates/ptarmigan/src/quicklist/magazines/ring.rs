@@ -106,7 +106,7 @@ pub(super) fn copy(to: &mut [u32], from: &[u32]) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::Ring;
     use crate::bootmem::BootMemory;
@@ -120,10 +120,9 @@ mod tests {
         let mut boot = unsafe { BootMemory::new(NonNull::from(&mut block[..]).cast(), 512) };
         let mut ring = Ring::new(&mut boot, 23).expect("it fits");
         let mut model: VecDeque<u32> = VecDeque::new();
-        let (mut next, mut random, mut least) = (0u32, 1u64, 0);
+        let (mut next, mut rng, mut least) = (0u32, fastrand::Rng::with_seed(1), 0);
         for _ in 0..20_000 {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let (what, n) = ((random >> 33) % 10, (random >> 40) as usize % 8);
+            let (what, n) = (rng.u8(..10), rng.usize(..8));
             let mut into = [0; 8];
             match what {
                 0..4 => {

@@ -1,9 +1,8 @@
 //! Machines with a hashed page table: stale pages, bits left in entries, and translations that CPUs
 //! find.
 mod machine;
-use crate::physical;
+use fastrand::Rng;
 use machine::{Access, BYTES, HashedMmu, PAGE, RW, Rig, pages, va};
-use physical::Rng;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::format::{Attr, Ppc32};
 use ptarmigan::frames::AllocFlags;
@@ -251,11 +250,11 @@ fn refills_on_two_cpus_insert_nothing_that_a_third_has_changed() {
                     let pin = slot.pin();
                     let on = m.on(&pin).unwrap();
                     space.activate(on).unwrap();
-                    let rng = Rng::new(cpu as u64 + 7);
+                    let mut rng = Rng::with_seed(cpu as u64 + 7);
                     for _ in 0..ROUNDS {
                         for _ in 0..60 {
-                            let at = BASE + rng.below(16) * PAGE;
-                            let access = if rng.below(2) == 0 { Access::Read } else { Access::Write };
+                            let at = BASE + rng.u64(..16) * PAGE;
+                            let access = if rng.bool() { Access::Read } else { Access::Write };
                             if mmu.access_shared(on, space, at, access).is_none() {
                                 _ = space.fault(on, va(at), access);
                             }
@@ -266,13 +265,13 @@ fn refills_on_two_cpus_insert_nothing_that_a_third_has_changed() {
                     space.deactivate(on).unwrap();
                 });
             }
-            let rng = Rng::new(3);
+            let mut rng = Rng::with_seed(3);
             for round in 0..ROUNDS {
                 for _ in 0..20 {
-                    let range = pages(BASE + rng.below(13) * PAGE, 1 + rng.below(3));
+                    let range = pages(BASE + rng.u64(..13) * PAGE, 1 + rng.u64(..3));
                     let mut exclusive = space.lock(on).unwrap();
                     let mut edit = exclusive.edit();
-                    match rng.below(4) {
+                    match rng.u64(..4) {
                         0 => _ = edit.mprotect(range, AreaFlags(1)),
                         1 => _ = edit.mprotect(range, RW),
                         2 => edit.madvise(range, Advice::DontNeed).unwrap(),
@@ -304,22 +303,22 @@ fn refills_on_two_cpus_insert_nothing_that_a_third_has_changed() {
 fn survives<L: HashLayout>(costs: CostModel, asids: u16, bytes: usize, seed: u64) {
     let rig = Rig::<L>::sized(3, asids, bytes);
     rig.run(costs, |m, mmu, slots| {
-        let rng = Rng::new(seed);
+        let mut rng = Rng::with_seed(seed);
         let mut spaces: Vec<Space<Ppc32>> = Vec::new();
         let loaded = |spaces: &[Space<Ppc32>], mmu: &HashedMmu<L>, cpu: usize| {
             mmu.loaded(cpu).and_then(|id| spaces.iter().position(|s| s.tlb().id() == id))
         };
         for step in 0..600 {
-            let cpu = rng.below(3) as usize;
+            let cpu = rng.usize(..3);
             let pin = slots[cpu].pin();
             let on = m.on(&pin).unwrap();
             if spaces.len() < 4 {
                 spaces.push(Space::new(on).unwrap());
             }
-            let at = rng.below(spaces.len() as u64) as usize;
-            let range = area(rng.below(AREAS));
+            let at = rng.usize(..spaces.len());
+            let range = area(rng.u64(..AREAS));
             let current = loaded(&spaces, mmu, cpu);
-            change(on, &rng, &mut spaces, at, range, current);
+            change(on, &mut rng, &mut spaces, at, range, current);
             for (cpu, slot) in slots.iter().enumerate() {
                 let Some(at) = loaded(&spaces, mmu, cpu) else { continue };
                 if !spaces[at].tlb().is_active_on(slot.cpu()) {
@@ -328,7 +327,7 @@ fn survives<L: HashLayout>(costs: CostModel, asids: u16, bytes: usize, seed: u64
                 let pin = slot.pin();
                 let on = m.on(&pin).unwrap();
                 for page in all_pages() {
-                    let access = if rng.below(2) == 0 { Access::Read } else { Access::Write };
+                    let access = if rng.bool() { Access::Read } else { Access::Write };
                     mmu.check_access(on, &spaces[at], page, access);
                 }
             }
@@ -353,13 +352,13 @@ fn all_pages() -> impl Iterator<Item = u64> + Clone {
 
 fn change<M: ptarmigan::space::SpaceMachine>(
     on: On<'_, M>,
-    rng: &Rng,
+    rng: &mut Rng,
     spaces: &mut Vec<Space<Ppc32>>,
     at: usize,
     range: VirtRange,
     current: Option<usize>,
 ) {
-    match rng.below(16) {
+    match rng.u64(..16) {
         0 => spaces.swap_remove(at).end(on).unwrap(),
         1 => spaces[at].edit(on).unwrap().munmap(range).unwrap(),
         2..=4 => {
@@ -373,7 +372,7 @@ fn change<M: ptarmigan::space::SpaceMachine>(
         }
         6 => _ = spaces[at].edit(on).unwrap().mprotect(range, AreaFlags(1)),
         7 => _ = spaces[at].edit(on).unwrap().mprotect(range, RW),
-        8 => _ = spaces[at].edit(on).unwrap().mremap(range, area(rng.below(AREAS)), false),
+        8 => _ = spaces[at].edit(on).unwrap().mremap(range, area(rng.u64(..AREAS)), false),
         9 => _ = spaces[at].edit(on).unwrap().madvise(range, Advice::DontNeed),
         10 | 11 => {
             if let Some(old) = current
@@ -390,7 +389,7 @@ fn change<M: ptarmigan::space::SpaceMachine>(
         }
         _ => {
             for page in all_pages() {
-                let access = if rng.below(2) == 0 { Access::Read } else { Access::Write };
+                let access = if rng.bool() { Access::Read } else { Access::Write };
                 _ = spaces[at].fault(on, va(page), access);
             }
         }

@@ -1,8 +1,8 @@
 //! The pool as Linux has it.
-use crate::common::Rng;
 use crate::highmem::machine::{
     Failing, HIGH, Tlbs, Wires, flushed, host, is_flush, low, machine, read, store,
 };
+use fastrand::Rng;
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::highmem::pool::{PoolError, SweepCounts};
@@ -65,12 +65,12 @@ fn random_operations_keep_the_states_exact() {
         unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
     let cpus = host.slots();
     let pin = cpus[0].pin();
-    let rng = Rng::new(3);
+    let mut rng = Rng::with_seed(3);
     let mut users: HashMap<u32, u32> = HashMap::new();
     for _ in 0..6000 {
-        let n = rng.below(60) as u32;
+        let n = rng.u32(..60);
         let its = users.entry(n).or_default();
-        if rng.below(2) == 0 {
+        if rng.bool() {
             match pool.try_map(&pin, high(n)) {
                 Ok(_) => *its += 1,
                 Err(PoolError::Exhausted { slots: 24 }) => assert_eq!(*its, 0),
@@ -151,14 +151,14 @@ fn compare(len: usize, seed: u64, steps: usize, rule: FlushRule) {
     let pool = pool.with_rule(rule);
     let cpus = host.slots();
     let pin = cpus[0].pin();
-    let rng = Rng::new(seed);
+    let mut rng = Rng::with_seed(seed);
     let mut model = Model { rule, states: vec![0; len], frames: vec![None; len], last: 0, flushes: 0 };
     for step in 0..steps {
-        let n = rng.below(2 * len as u64) as u32;
+        let n = rng.u64(..2 * len as u64) as u32;
         let slot = model.frames.iter().position(|frame| *frame == Some(n));
         let pages = flushed(&tlbs).0;
         let flushes = model.flushes;
-        match (rng.below(64), slot) {
+        match (rng.u64(..64), slot) {
             (0, _) => {
                 pool.flush_unused(&pin).unwrap();
                 model.sweep();

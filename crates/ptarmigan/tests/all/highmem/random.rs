@@ -1,6 +1,6 @@
 //! Random operations against a model, with TLBs that remember (I11).
-use crate::common::Rng;
 use crate::highmem::machine::{HIGH, Tlbs, host, knows, machine, pins, pool, read, store};
+use fastrand::Rng;
 use ptarmigan::addr::Pfn;
 use ptarmigan::highmem::Slots;
 use ptarmigan::highmem::pool::{Mapped, PoolConfig, PoolError};
@@ -18,15 +18,15 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
     let pool = pool(&host, &machine, config, &slots).unwrap();
     let cpus = host.slots();
     let pins = pins(&cpus);
-    let rng = Rng::new(seed);
+    let mut rng = Rng::with_seed(seed);
     let frames = 2 * n as u64;
     let mut users: HashMap<u32, Vec<Mapped<'_>>> = HashMap::new();
     // Which frame each slot was seen with, and its state then.
     let mut seen: Vec<(u32, Option<Pfn>)> = vec![(0, None); n];
     for _ in 0..steps {
-        let pin = &pins[rng.below(CPUS as u64) as usize];
-        let pfn = HIGH + rng.below(frames) as u32;
-        match rng.below(100) {
+        let pin = &pins[rng.usize(..CPUS)];
+        let pfn = HIGH + rng.u64(..frames) as u32;
+        match rng.u64(..100) {
             0..48 => {
                 let free = |c: usize| (0..n).filter(|s| s % colors == c && pool.state(*s) < 2).count();
                 let color = color_of(Pfn(pfn)) % colors;

@@ -1,6 +1,6 @@
 //! Callers that sleep, and several CPUs at once.
-use crate::common::Rng;
 use crate::highmem::machine::{HIGH, Tlbs, host, machine, pool, store};
+use fastrand::Rng;
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::highmem::pool::{MaySleep, PoolConfig, PoolError};
@@ -126,9 +126,9 @@ fn cpus_that_map_the_same_frames_never_see_a_slot_change() {
             let (pool, host, machine, users, slots, done) = (&pool, &host, &machine, &users, &slots, &done);
             s.spawn(move || {
                 let mut cpu = host.slot(cpu).unwrap();
-                let rng = Rng::new(7 + u64::from(cpu.cpu().0));
+                let mut rng = Rng::with_seed(7 + u64::from(cpu.cpu().0));
                 for step in 0..3000 {
-                    let n = rng.below(u64::from(FRAMES)) as u32;
+                    let n = rng.u32(..FRAMES);
                     let mapped = if step % 3 == 0 {
                         pool.map(&mut Sleeper::new(&mut cpu, machine.tlb(), LONG), high(n)).unwrap()
                     } else {

@@ -21,7 +21,8 @@
 use crate::common;
 mod run;
 use common::world::World;
-use common::{At, Pages, Rng, Watch, scan, small, watched};
+use common::{At, Pages, Watch, scan, small, watched};
+use fastrand::Rng;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::PhysAddr;
@@ -272,7 +273,7 @@ proptest! {
         let watch = Watch::new(&host);
         let m = watched(&watch, host.quicklists_with(case.config()).expect("lists"));
         let slots = host.slots();
-        let mut world = World::new(&watch, &m, &slots, Rng::new(seed).next(), false, true);
+        let mut world = World::new(&watch, &m, &slots, Rng::with_seed(seed).u64(..), false, true);
         world.run(300);
         world.end();
         prop_assert_eq!(watch.total(), 0, "I3: {}", watch.report());

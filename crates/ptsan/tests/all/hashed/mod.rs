@@ -11,15 +11,6 @@ const CPUS: usize = 3;
 /// Pages of 8 MiB apart share their groups, which have room for 16.
 const PAGES: u64 = 30;
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % n
-    }
-}
-
 fn page(n: u64) -> u64 {
     0x1000_0000 + (n % PAGES) * (8 << 20) + (n / PAGES) * PAGE
 }
@@ -27,16 +18,16 @@ fn page(n: u64) -> u64 {
 /// Runs a random history of a kernel with the defect.
 fn run(layout: HashLayout, defect: Option<Defect>, seed: u64) -> Kernel {
     let mut k = Kernel::new(CPUS, layout, defect, seed);
-    let mut rng = Rng(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let mut next = 3;
     (1..=2).for_each(|space| k.create(space));
     (0..CPUS).for_each(|cpu| k.load(cpu, 1));
     for _ in 0..STEPS {
         let spaces = k.spaces();
-        let space = spaces[rng.below(spaces.len() as u64) as usize];
-        let va = page(rng.below(PAGES + 6));
-        let (cpu, write) = (rng.below(CPUS as u64) as usize, rng.below(2) == 0);
-        match rng.below(160) {
+        let space = spaces[rng.usize(..spaces.len())];
+        let va = page(rng.u64(..PAGES + 6));
+        let (cpu, write) = (rng.usize(..CPUS), rng.bool());
+        match rng.u64(..160) {
             0 if spaces.len() > 1 => {
                 k.exit(space);
                 k.create(next);
@@ -44,7 +35,7 @@ fn run(layout: HashLayout, defect: Option<Defect>, seed: u64) -> Kernel {
             }
             1..=8 => k.load(cpu, space),
             9..=14 => k.unmap(space, va),
-            15..=69 => k.map(space, va, 0x80_0000 + rng.below(8) * PAGE, write),
+            15..=69 => k.map(space, va, 0x80_0000 + rng.u64(..8) * PAGE, write),
             _ => _ = k.access(cpu, va, write),
         }
     }
