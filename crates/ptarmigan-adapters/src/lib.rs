@@ -21,7 +21,7 @@
 //! | `x86_64` | x86_64 0.15 | `Frames` (`FrameAllocator`, `FrameDeallocator`) | `Space` |
 //!
 //! Figures, and the contract that each crate would need for its hooks to be as fast, are in
-//! docs/defects.md: `cargo run --profile dist -p benches-vs-peers -- adapters`. Spaces are for
+//! README.md: `cargo run --profile dist -p benches-vs-peers -- adapters`. Spaces are for
 //! sparse trees; dense ones do not gain, and may lose.
 //!
 //! # When a table comes back
