@@ -430,7 +430,7 @@ impl Reports {
 }
 
 /// Findings that nobody asked for are not lost with the sanitizer. See docs/decisions/ptsan.md,
-/// "Findings that nobody looked at".
+/// "Findings".
 impl Drop for Reports {
     fn drop(&mut self) {
         if self.total() > 0 && !*self.read.get_mut() && !std::thread::panicking() {
