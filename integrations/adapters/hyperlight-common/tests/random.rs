@@ -1,5 +1,6 @@
 //! Random operations of `hyperlight-common` on four CPUs: in place, and copied from a snapshot.
 #![cfg(target_arch = "x86_64")]
+use fastrand::Rng;
 use hyperlight_common::vmem::{self, BasicMapping, CowMapping, Mapping, MappingKind, TableOps};
 use ptsan::adapters::Machine;
 use ptsan::{Access, Adversary, Arch, Config, Expected, Flush, Kind, Perms};
@@ -11,23 +12,14 @@ const PAGE: u64 = 4096;
 /// Behind the machine's memory.
 const DATA: u64 = 1 << 32;
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % n
-    }
-
-    fn kind(&mut self) -> MappingKind {
-        let basic =
-            BasicMapping { readable: true, writable: self.below(2) == 0, executable: self.below(2) == 0 };
-        match self.below(5) {
-            0 => MappingKind::Unmapped,
-            1 => MappingKind::ZeroInit(basic),
-            2 => MappingKind::Cow(CowMapping { readable: true, executable: basic.executable }),
-            _ => MappingKind::Basic(basic),
-        }
+fn kind(random: &mut Rng) -> MappingKind {
+    let basic =
+        BasicMapping { readable: true, writable: random.bool(), executable: random.bool() };
+    match random.u64(..5) {
+        0 => MappingKind::Unmapped,
+        1 => MappingKind::ZeroInit(basic),
+        2 => MappingKind::Cow(CowMapping { readable: true, executable: basic.executable }),
+        _ => MappingKind::Basic(basic),
     }
 }
 
@@ -40,20 +32,20 @@ fn machine(seed: u64) -> Machine {
 }
 
 /// Changes a part of the first pages at random, and flushes it unless `flushed` is false.
-fn change<Op: TableOps>(machine: &Machine, ops: &Op, random: &mut Random, flushed: bool) {
-    let first = random.below(PAGES);
-    let pages = 1 + random.below((PAGES - first).min(40));
-    let (virt_base, len, kind) = (first * PAGE, pages * PAGE, random.kind());
+fn change<Op: TableOps>(machine: &Machine, ops: &Op, random: &mut Rng, flushed: bool) {
+    let first = random.u64(..PAGES);
+    let pages = 1 + random.u64(..(PAGES - first).min(40));
+    let (virt_base, len, kind) = (first * PAGE, pages * PAGE, kind(random));
     // SAFETY: the memory is simulated, and there is one thread.
     unsafe {
-        if random.below(3) == 0 {
+        if random.u64(..3) == 0 {
             vmem::modify_mapping(ops, virt_base, len, |_, old| match old.kind {
                 MappingKind::Unmapped => MappingKind::Unmapped,
                 _ if old.phys_base == 0 => old.kind,
                 _ => kind,
             });
         } else {
-            vmem::map(ops, Mapping { phys_base: DATA + random.below(4096) * PAGE, virt_base, len, kind });
+            vmem::map(ops, Mapping { phys_base: DATA + random.u64(..4096) * PAGE, virt_base, len, kind });
         }
     }
     if flushed {
@@ -62,7 +54,7 @@ fn change<Op: TableOps>(machine: &Machine, ops: &Op, random: &mut Random, flushe
     machine.sanitizer(|san, memory| san.flushes_done(memory));
     for n in 0..16 {
         let access = if n & 1 == 0 { Access::READ } else { Access::WRITE };
-        let _ = machine.access(n % CPUS, random.below(PAGES) * PAGE, access.kernel());
+        let _ = machine.access(n % CPUS, random.u64(..PAGES) * PAGE, access.kernel());
     }
 }
 
@@ -88,7 +80,7 @@ fn compare<Op: TableOps + AsRef<Op>>(machine: &Machine, ops: &Op) {
 #[test]
 fn random_operations_in_place_are_silent() {
     for seed in 1..=8 {
-        let (machine, mut random) = (machine(seed), Random(seed));
+        let (machine, mut random) = (machine(seed), Rng::with_seed(seed));
         let tables = Tables::new(&machine).unwrap();
         (0..CPUS).for_each(|cpu| machine.load(cpu, tables.root(), 1));
         (0..200).for_each(|_| change(&machine, &tables, &mut random, true));
@@ -100,7 +92,7 @@ fn random_operations_in_place_are_silent() {
 #[test]
 fn snapshot_tables_are_copied_up_to_the_root_and_unchanged() {
     for seed in 1..=8 {
-        let (machine, mut random) = (machine(seed), Random(seed));
+        let (machine, mut random) = (machine(seed), Rng::with_seed(seed));
         let tables = Tables::new(&machine).unwrap();
         (0..CPUS).for_each(|cpu| machine.load(cpu, tables.root(), 1));
         (0..40).for_each(|_| change(&machine, &tables, &mut random, true));
@@ -124,7 +116,7 @@ fn snapshot_tables_are_copied_up_to_the_root_and_unchanged() {
 
 #[test]
 fn changes_without_a_flush_are_found() {
-    let (machine, mut random) = (machine(1), Random(1));
+    let (machine, mut random) = (machine(1), Rng::with_seed(1));
     let tables = Tables::new(&machine).unwrap();
     (0..CPUS).for_each(|cpu| machine.load(cpu, tables.root(), 1));
     (0..60).for_each(|_| change(&machine, &tables, &mut random, false));

@@ -10,15 +10,6 @@ const PAGES: u64 = 1024;
 /// Behind the machine's memory.
 const DATA: u64 = 1 << 32;
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % n
-    }
-}
-
 fn machine(seed: u64) -> (Machine, Space) {
     let adversary = Some(Adversary::new(seed));
     let machine = Machine::new(Config { cpus: 2, adversary, ..Config::new(Arch::x86_64()) });
@@ -35,16 +26,16 @@ fn page(n: u64) -> Page<Size4KiB> {
 fn random_correct_operations_are_silent() {
     for seed in 1..=6 {
         let (machine, mut space) = machine(seed);
-        let mut random = Random(seed);
+        let mut random = fastrand::Rng::with_seed(seed);
         // The crate clears a table after it has linked it.
         let mut frames = space.frames().zeroed();
         for _ in 0..600 {
-            let (at, writable) = (page(random.below(PAGES)), random.below(2) == 0);
+            let (at, writable) = (page(random.u64(..PAGES)), random.bool());
             let flags = Flags::PRESENT | Flags::USER_ACCESSIBLE;
             let flags = if writable { flags | Flags::WRITABLE } else { flags };
-            match random.below(3) {
+            match random.u64(..3) {
                 0 => {
-                    let frame = PhysFrame::containing_address(PhysAddr::new(DATA + random.below(64) * 4096));
+                    let frame = PhysFrame::containing_address(PhysAddr::new(DATA + random.u64(..64) * 4096));
                     // SAFETY: the frame is simulated.
                     if let Ok(flush) = unsafe { space.mapper().map_to(at, frame, flags, &mut frames) } {
                         flush.forward(&machine, 1);
@@ -63,7 +54,7 @@ fn random_correct_operations_are_silent() {
                 }
             }
             for cpu in 0..2 {
-                let _ = machine.access(cpu, random.below(PAGES) * 4096, Access::WRITE);
+                let _ = machine.access(cpu, random.u64(..PAGES) * 4096, Access::WRITE);
             }
         }
         for n in 0..PAGES {
