@@ -13,8 +13,7 @@ const PAGE: u64 = 4096;
 const DATA: u64 = 1 << 32;
 
 fn kind(random: &mut Rng) -> MappingKind {
-    let basic =
-        BasicMapping { readable: true, writable: random.bool(), executable: random.bool() };
+    let basic = BasicMapping { readable: true, writable: random.bool(), executable: random.bool() };
     match random.u64(..5) {
         0 => MappingKind::Unmapped,
         1 => MappingKind::ZeroInit(basic),
