@@ -91,6 +91,7 @@ fn random_runs_have_findings_only_without_named_tables() {
             assert!(served > 50 && passed > 10, "{served} faults, {passed} accesses");
         }
     }
-    let found = (1..9).filter(|seed| random::<Untold>(*seed, 200).findings > 0).count();
-    assert!(found > 0, "nothing was found in eight runs");
+    // One run of six meets a table that no stale page leads to.
+    let found = (1..33).filter(|seed| random::<Untold>(*seed, 200).findings > 0).count();
+    assert!(found > 0, "no run of 32 found one");
 }
