@@ -2,6 +2,7 @@
 #[rustfmt::skip] #[path = "../tests/formats/drive.rs"] mod drive;
 #[rustfmt::skip] #[path = "../tests/formats/map.rs"] mod map;
 #[rustfmt::skip] #[path = "../../ptarmigan/tests/common/objects.rs"] mod objects;
+#[rustfmt::skip] #[path = "../tests/driver/rng.rs"] mod rng;
 
 use drive::{Drive, Ran, drive};
 use ptarmigan::addr::{Pfn, PhysAddr};

@@ -4,7 +4,6 @@
 #[path = "../../ptarmigan/tests/common/objects.rs"]
 mod objects;
 
-use fastrand::Rng;
 use objects::{IN_BLOCKS, IN_PAGES, Store, WithObjects};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
@@ -58,6 +57,17 @@ unsafe impl Mmu for &Forgetful<'_, '_> {
     }
 }
 
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+}
+
 const PAGE: u64 = 4096;
 /// Calls of a CPU in a run.
 const STEPS: usize = 500;
@@ -72,7 +82,7 @@ fn work<M: SpaceMachine>(
     mmu: &SoftMmu<'_, X86_64>,
     store: &Store,
     spaces: &[SharedSpace<X86_64>],
-    numbers: &mut Rng,
+    numbers: &mut Numbers,
     (steps, large): (usize, bool),
 ) {
     let cpu = usize::from(on.pin().cpu().0);
@@ -82,19 +92,19 @@ fn work<M: SpaceMachine>(
         on.machine().tlb().serve(on.pin());
         // Also where threads have one processor, calls of different CPUs alternate.
         std::thread::yield_now();
-        let space = &spaces[current.unwrap_or(numbers.usize(..2))];
-        let second = if numbers.u64(..4) == 0 { 0x20_0000 } else { 0 };
-        let at = BASE + 4 * PAGE + numbers.u64(..8) * PAGE + second;
-        let range = VirtRange::new(at, at + (1 + numbers.u64(..6)) * PAGE).unwrap();
-        let write = numbers.bool();
-        match numbers.u64(..if large { 26 } else { 20 }) {
+        let space = &spaces[current.unwrap_or(numbers.below(2) as usize)];
+        let second = if numbers.below(4) == 0 { 0x20_0000 } else { 0 };
+        let at = BASE + 4 * PAGE + numbers.below(8) * PAGE + second;
+        let range = VirtRange::new(at, at + (1 + numbers.below(6)) * PAGE).unwrap();
+        let write = numbers.below(2) == 0;
+        match numbers.below(if large { 26 } else { 20 }) {
             0 | 1 => {
                 if let Some(left) = current.take() {
-                    let lazily = numbers.bool();
+                    let lazily = numbers.below(2) == 0;
                     let left = &spaces[left];
                     if lazily { left.rest(on).unwrap() } else { left.deactivate(on).unwrap() }
                 }
-                let next = numbers.usize(..2);
+                let next = numbers.below(2) as usize;
                 spaces[next].activate(on).unwrap();
                 current = Some(next);
             }
@@ -122,7 +132,7 @@ fn work<M: SpaceMachine>(
             }
             25 => {
                 // The objects are cut short, or get pages again.
-                store.resize(if write { store.most() } else { numbers.u64(..store.most()) });
+                store.resize(if write { store.most() } else { numbers.below(store.most()) });
                 for space in spaces {
                     let operation = mmu.with(|san, _| san.operation_begins());
                     space.lock(on).unwrap().edit().madvise(WHOLE, Advice::DontNeed).unwrap();
@@ -222,10 +232,10 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
                 let slot = host.slot(cpu).unwrap();
                 let pin = slot.pin();
                 let on = machine.on(&pin).unwrap();
-                let mut numbers = Rng::with_seed(seed * 31 + cpu as u64 + 1);
+                let random = (seed * 31 + cpu as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
                 together.wait();
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    work(on, mmu, store, spaces, &mut numbers, (steps, large));
+                    work(on, mmu, store, spaces, &mut Numbers(random), (steps, large));
                 }));
                 left.fetch_sub(1, SeqCst);
                 if let Err(panic) = done {

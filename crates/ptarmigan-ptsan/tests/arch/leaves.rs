@@ -1,7 +1,7 @@
 //! Leaves of every size that a format has, changed alone and beside others: what instructions say
 //! of an address, its size or its level, is right for each.
+use crate::driver::rng::Rng;
 use crate::recorder::Recorder;
-use fastrand::Rng;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::AllocFlags;
@@ -26,7 +26,7 @@ impl<F: Format> Recorder<'_, '_, F> {
     /// all CPUs use them. Flushes name pages one by one, or ranges of them.
     pub fn leaves(&self, mmu: impl Mmu, (seed, cpus, asids): (u64, usize, u16)) {
         let (host, soft) = self.host();
-        let mut rng = Rng::with_seed(seed);
+        let mut rng = Rng::new(seed);
         let policy = Layered::new(soft, host.quicklists().unwrap()).unwrap();
         let tlb = TlbConfig { asids, costs: CostModel::ALWAYS_PAGE, ..TlbConfig::new(cpus) };
         let machine = HostMachine::with_tlb(host, policy, mmu, tlb, Delivery::AtOnce).unwrap();
@@ -46,12 +46,12 @@ impl<F: Format> Recorder<'_, '_, F> {
             let in_group = n % 3 == 2;
             let leaves = if in_group { 1 << bits } else { 1 + n % 3 };
             let align = F::shift(top).max(F::shift(level) + bits);
-            let middle = (1 + rng.u64(..3)) << align;
-            let before = rng.u64(..2) * (1 + rng.u64(..20)) * page;
-            let after = rng.u64(..2) * (1 + rng.u64(..20)) * page;
+            let middle = (1 + rng.below(3)) << align;
+            let before = rng.below(2) * (1 + rng.below(20)) * page;
+            let after = rng.below(2) * (1 + rng.below(20)) * page;
             let range = VirtRange::new(middle - before, middle + leaves * size + after).unwrap();
             let sizes = Sizes::up_to(level);
-            let sizes = if in_group || rng.bool() { sizes.with_groups() } else { sizes };
+            let sizes = if in_group || rng.below(2) == 0 { sizes.with_groups() } else { sizes };
             // Behind the host's memory.
             let first = Pfn(((range.start + (1 << align)) >> 12) as u32);
             let mut edit = tree.edit(on).unwrap();
@@ -65,7 +65,7 @@ impl<F: Format> Recorder<'_, '_, F> {
                     break;
                 }
                 for leaf in &leaves {
-                    let at = leaf.at.0 + rng.u64(..1 << leaf.shift);
+                    let at = leaf.at.0 + rng.below(1 << leaf.shift);
                     (0..cpus).for_each(|cpu| _ = soft.access(cpu, at, Access::READ));
                 }
                 // First the largest alone.
@@ -73,8 +73,8 @@ impl<F: Format> Recorder<'_, '_, F> {
                 let (from, count) = match leaves.iter().position(|leaf| Some(leaf.shift) == largest) {
                     Some(at) if change == 0 => (at, 1),
                     _ => {
-                        let from = rng.usize(..leaves.len());
-                        (from, 1 + rng.u64(..3.min((leaves.len() - from) as u64)) as usize)
+                        let from = rng.below(leaves.len() as u64) as usize;
+                        (from, 1 + rng.below(3.min((leaves.len() - from) as u64)) as usize)
                     }
                 };
                 let some = &leaves[from..from + count];
@@ -82,7 +82,7 @@ impl<F: Format> Recorder<'_, '_, F> {
                 let part = VirtRange::new(start, last.at.0 + (1 << last.shift)).unwrap();
                 changed.extend(some.iter().map(|leaf| (leaf.shift, count == 1)));
                 let mut edit = tree.edit(on).unwrap();
-                match rng.u64(..4) {
+                match rng.below(4) {
                     0 => edit.unmap_range(part, Free::Empty, |_, _, _| {}),
                     1 => edit.take_dirty(part, top, |_| {}).unwrap(),
                     _ => edit.change_range(part, |was| Attr(was.0 ^ Attr::WRITE.0)).unwrap(),

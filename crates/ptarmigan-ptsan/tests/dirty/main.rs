@@ -10,11 +10,12 @@ mod race;
 #[macro_use]
 #[path = "../driver/formats.rs"]
 mod formats;
+#[path = "../driver/rng.rs"]
+mod rng;
 mod spaces;
 #[path = "../driver/steps.rs"]
 mod steps;
 
-use fastrand::Rng;
 use mmu::NotingMmu;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
@@ -27,6 +28,7 @@ use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Arch, Config};
+use rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use steps::steps;
 
@@ -78,9 +80,9 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     fn place(&mut self) -> (Level, u64) {
         let levels = large_levels::<F>();
         // The model is slow for a page of 1 GiB.
-        let level = levels[if self.rng.u64(..128) == 0 { levels.len() - 1 } else { 0 }];
+        let level = levels[if self.rng.below(128) == 0 { levels.len() - 1 } else { 0 }];
         let n = F::USER_END >> F::shift(level);
-        let at = [n / 2, n / 2 + 1, n / 2 + 2, n - 1][self.rng.usize(..4)];
+        let at = [n / 2, n / 2 + 1, n / 2 + 2, n - 1][self.rng.below(4) as usize];
         (level, at << (F::shift(level) - F::PAGE_SHIFT))
     }
 
@@ -88,12 +90,12 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     fn part(&mut self) -> (u64, u64) {
         let (level, first) = self.place();
         let pages = 1 << (F::shift(level) - F::PAGE_SHIFT);
-        let (from, n) = match self.rng.u64(..5) {
+        let (from, n) = match self.rng.below(5) {
             0 => (0, 1),
             1 => (pages - 1, 1),
-            2 => (self.rng.u64(..pages), 1 + self.rng.u64(..pages)),
+            2 => (self.rng.below(pages), 1 + self.rng.below(pages)),
             3 => (0, pages),
-            _ => (0, 1 + self.rng.u64(..2 * pages)),
+            _ => (0, 1 + self.rng.below(2 * pages)),
         };
         let first = first + from;
         (first, n.min((F::USER_END >> F::PAGE_SHIFT) - first))
@@ -101,7 +103,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
 
     /// The largest leaves that a log leaves in its range.
     fn largest(&mut self) -> Level {
-        [Level::PTE, Level(1), F::LAYOUT.root()][self.rng.usize(..3)]
+        [Level::PTE, Level(1), F::LAYOUT.root()][self.rng.below(3) as usize]
     }
 
     fn running(&self, cpu: usize) {
@@ -109,7 +111,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     }
 
     fn step<M: Machine>(&mut self, on: On<'_, M>, cpu: usize, tree: &mut Tree<F>) {
-        match self.rng.u64(..16) {
+        match self.rng.below(16) {
             0..=2 => self.map(on, tree),
             3 => self.unmap(on, tree),
             4 => self.collapse(on, tree),
@@ -118,7 +120,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
             9 | 10 => self.write_protect(on, cpu, tree),
             _ => {
                 for _ in 0..8 {
-                    let (page, write) = (self.part().0, self.rng.u64(..3) > 0);
+                    let (page, write) = (self.part().0, self.rng.below(3) > 0);
                     if !self.access(cpu, page, write) && write && self.protected.contains(&page) {
                         self.write_fault(on, tree, page);
                         assert!(self.access(cpu, page, true), "{}: page {page:#x} faults again", F::NAME);
@@ -157,12 +159,12 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     /// Other CPUs use pages in the middle of a log: some that it is told of, and others.
     fn meanwhile(&mut self, near: u64) {
         let cpus = self.loaded.len() as u64;
-        for _ in 0..self.rng.u64(..3) {
-            let cpu = self.rng.u64(..cpus) as usize;
+        for _ in 0..self.rng.below(3) {
+            let cpu = self.rng.below(cpus) as usize;
             if self.loaded[cpu] {
-                let page = match self.rng.u64(..3) {
+                let page = match self.rng.below(3) {
                     0 => near,
-                    1 => (near + self.rng.u64(..3)).min((F::USER_END >> F::PAGE_SHIFT) - 1),
+                    1 => (near + self.rng.below(3)).min((F::USER_END >> F::PAGE_SHIFT) - 1),
                     _ => self.part().0,
                 };
                 self.access(cpu, page, true);
@@ -196,7 +198,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
                     assert!(self.dirty.remove(&page), "{}: {page:#x} was not written", F::NAME);
                 }
             }
-            let near = pages.start + self.rng.u64(..pages.end - pages.start);
+            let near = pages.start + self.rng.below(pages.end - pages.start);
             self.meanwhile(near);
             self.running(cpu);
         };
@@ -257,17 +259,17 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
 
     fn map<M: Machine>(&mut self, on: On<'_, M>, tree: &mut Tree<F>) {
         let (level, first) = self.place();
-        let may_write = self.rng.u64(..4) > 0;
+        let may_write = self.rng.below(4) > 0;
         let rights = if may_write { Attr::READ | Attr::WRITE } else { Attr::READ };
         let attr = F::nearest(rights | Attr::USER);
-        let frame = Pfn(((64 + self.rng.u64(..6)) << (F::shift(level) - FRAME_SHIFT)) as u32);
+        let frame = Pfn(((64 + self.rng.below(6)) << (F::shift(level) - FRAME_SHIFT)) as u32);
         // A whole one, or some pages of one.
-        let (n, largest) = match self.rng.u64(..3) {
-            0 => (1 + self.rng.u64(..200), Level::PTE),
+        let (n, largest) = match self.rng.below(3) {
+            0 => (1 + self.rng.below(200), Level::PTE),
             _ => (1 << (F::shift(level) - F::PAGE_SHIFT), level),
         };
         let sizes = Sizes::up_to(largest);
-        let sizes = if self.rng.u64(..4) == 0 { sizes } else { sizes.with_groups() };
+        let sizes = if self.rng.below(4) == 0 { sizes } else { sizes.with_groups() };
         // SAFETY: 1. no program uses the memory behind the frames.
         let done =
             unsafe { tree.edit(on).unwrap().map_range_large(range::<F>(first, n), frame, attr, sizes) };
@@ -293,9 +295,9 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     fn collapse<M: Machine>(&mut self, on: On<'_, M>, tree: &mut Tree<F>) {
         let (level, first) = self.place();
         let at = VirtAddr(first << F::PAGE_SHIFT);
-        if self.rng.bool() {
+        if self.rng.below(2) == 0 {
             let shift = F::PAGE_SHIFT + u32::from(F::GROUP_BITS[0]);
-            let at = VirtAddr(at.0 + (self.rng.u64(..3) << shift));
+            let at = VirtAddr(at.0 + (self.rng.below(3) << shift));
             if tree.edit(on).unwrap().make_group(at, Level::PTE).is_ok() {
                 let leaf = tree.view().query_leaf(on, at).unwrap();
                 let pages = pages_of::<F>(leaf.at.0, leaf.shift);
@@ -373,7 +375,7 @@ fn operations<F: Format, T: MmuTraits>(
     };
     let mut model = Model {
         mmu,
-        rng: Rng::with_seed(seed),
+        rng: Rng::new(seed),
         root: tree.root(),
         loaded: vec![false; cpus],
         pages: BTreeMap::new(),
@@ -384,11 +386,11 @@ fn operations<F: Format, T: MmuTraits>(
         done: [0; 4],
     };
     for step in 0..STEPS {
-        let cpu = model.rng.usize(..cpus);
+        let cpu = model.rng.below(cpus as u64) as usize;
         let pin = slots[cpu].pin();
         let on = machine.on(&pin).unwrap();
         model.running(cpu);
-        if !model.loaded[cpu] || model.rng.u64(..64) == 0 {
+        if !model.loaded[cpu] || model.rng.below(64) == 0 {
             model.loaded[cpu] = !model.loaded[cpu];
             if model.loaded[cpu] { tree.activate(on).unwrap() } else { tree.deactivate(on).unwrap() }
         }

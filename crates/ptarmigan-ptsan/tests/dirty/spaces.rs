@@ -2,8 +2,8 @@
 //! faults that pages raise whose permission to write has been taken.
 use crate::SEEDS;
 use crate::mmu::NotingMmu;
+use crate::rng::Rng;
 use crate::steps::steps;
-use fastrand::Rng;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Aarch64, Attr, Format, I386, Sv39, X86_64};
 use ptarmigan::machine::{Machine, On};
@@ -41,8 +41,8 @@ fn pages(range: VirtRange) -> std::ops::Range<u64> {
 
 impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     fn part(&mut self) -> VirtRange {
-        let first = self.rng.u64(..PAGES);
-        let n = [1, 1 + self.rng.u64(..40), PAGES][self.rng.usize(..3)].min(PAGES - first);
+        let first = self.rng.below(PAGES);
+        let n = [1, 1 + self.rng.below(40), PAGES][self.rng.below(3) as usize].min(PAGES - first);
         VirtRange::new(START + first * PAGE, START + (first + n) * PAGE).unwrap()
     }
 
@@ -51,12 +51,12 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     }
 
     fn step<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize) {
-        let (range, largest) = (self.part(), [Level::PTE, F::LAYOUT.root()][self.rng.usize(..2)]);
+        let (range, largest) = (self.part(), [Level::PTE, F::LAYOUT.root()][self.rng.below(2) as usize]);
         let read_write = AreaFlags::READ.with(AreaFlags::WRITE);
-        match self.rng.u64(..24) {
+        match self.rng.below(24) {
             0 => {
                 let kinds = [AreaFlags(0), AreaFlags::SHARED, AreaFlags::BACKED, AreaFlags::LARGE];
-                let kind = kinds[self.rng.usize(..4)];
+                let kind = kinds[self.rng.below(4) as usize];
                 let all = VirtRange::new(START, START + PAGES * PAGE).unwrap();
                 let (range, flags) =
                     (if kind == AreaFlags::LARGE { all } else { range }, read_write.with(kind));
@@ -64,7 +64,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
                 self.forget(range);
             }
             1 => {
-                let flags = if self.rng.bool() { AreaFlags::READ } else { read_write };
+                let flags = if self.rng.below(2) == 0 { AreaFlags::READ } else { read_write };
                 if self.space.edit(on).unwrap().mprotect(range, flags).is_ok() && flags == read_write {
                     // They may have got it back.
                     self.forget(range);
@@ -81,7 +81,7 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
             _ => {
                 for _ in 0..8 {
                     let at = self.part().start;
-                    if self.rng.u64(..3) > 0 { self.write(on, cpu, at) } else { self.read(on, cpu, at) }
+                    if self.rng.below(3) > 0 { self.write(on, cpu, at) } else { self.read(on, cpu, at) }
                 }
             }
         }
@@ -165,14 +165,14 @@ fn operations<F: Format, T: MmuTraits>(host: &Host<F>, mmu: &NotingMmu<'_, '_, F
     let machine = HostMachine::with_tlb(host, policy, mmu, tlb, Delivery::AtOnce).unwrap();
     let slots = host.slots();
     let space = Space::<F>::new(machine.on(&slots[0].pin()).unwrap()).unwrap();
-    let (rng, protected) = (Rng::with_seed(seed), BTreeSet::new());
+    let (rng, protected) = (Rng::new(seed), BTreeSet::new());
     let mut model = Model { mmu, rng, space, children: Vec::new(), protected, done: [0; 4] };
     for (cpu, slot) in slots.iter().enumerate() {
         mmu.soft.with(|sanitizer, _| sanitizer.running_on(cpu));
         model.space.activate(machine.on(&slot.pin()).unwrap()).unwrap();
     }
     for _ in 0..500 {
-        let cpu = model.rng.usize(..CPUS);
+        let cpu = model.rng.below(CPUS as u64) as usize;
         let pin = slots[cpu].pin();
         mmu.soft.with(|sanitizer, _| sanitizer.running_on(cpu));
         model.step(machine.on(&pin).unwrap(), cpu);

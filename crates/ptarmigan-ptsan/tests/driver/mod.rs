@@ -1,5 +1,6 @@
 //! Random calls on a machine under the sanitizer.
-use fastrand::Rng;
+pub mod rng;
+
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::AllocFlags;
@@ -10,6 +11,7 @@ use ptarmigan::tlb::{CostModel, Costs, Mmu, SpaceId, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Config};
+use rng::Rng;
 
 /// A page of the kernel's.
 const KERNEL: Attr = Attr(1 | 2 | 32 | 64);
@@ -70,7 +72,7 @@ pub fn calls<F: Format, T: MmuTraits>(
     mmu: impl Mmu,
     &Calls { seed, steps, asids, cpus, due }: &Calls,
 ) -> (u64, u64) {
-    let mut rng = Rng::with_seed(seed);
+    let mut rng = Rng::new(seed);
     let page = 1 << F::PAGE_SHIFT;
     let policy = Layered::new(soft, host.quicklists().unwrap()).unwrap();
     let tlb = TlbConfig { asids, costs: COSTS, ..TlbConfig::new(cpus) };
@@ -87,7 +89,7 @@ pub fn calls<F: Format, T: MmuTraits>(
         host.kernel().claim(machine.on(&pin).unwrap(), VirtAddr(window), 1 << 22).unwrap()
     });
     for _ in 0..steps {
-        let cpu = rng.usize(..cpus);
+        let cpu = rng.below(cpus as u64) as usize;
         let pin = slots[cpu].pin();
         let on = machine.on(&pin).unwrap();
         if due {
@@ -95,15 +97,15 @@ pub fn calls<F: Format, T: MmuTraits>(
         }
         if let Some(range) = &mut range {
             // A page in each of two tables, and one beside it.
-            let at = VirtAddr(window + (rng.u64(..2) << 21) + rng.u64(..2) * page);
-            let attr = [KERNEL, KERNEL | Attr::GLOBAL][rng.usize(..2)];
+            let at = VirtAddr(window + (rng.below(2) << 21) + rng.below(2) * page);
+            let attr = [KERNEL, KERNEL | Attr::GLOBAL][rng.below(2) as usize];
             let mapped = range.query(on, at).is_some();
-            match rng.u64(..8) {
+            match rng.below(8) {
                 // SAFETY: 1. nobody uses the memory behind the frame, which the host does not have.
-                0 | 1 if !mapped => {
-                    unsafe { range.map(on, at, Pfn(0x10_0000 + rng.u32(..64)), 1, attr, AllocFlags::NORMAL) }
-                        .unwrap()
+                0 | 1 if !mapped => unsafe {
+                    range.map(on, at, Pfn(0x10_0000 + rng.below(64) as u32), 1, attr, AllocFlags::NORMAL)
                 }
+                .unwrap(),
                 0 if mapped => range.unmap(on, at, 1, |_, _| {}).unwrap(),
                 1 if mapped => range.protect(on, at, 1, |was| Attr(was.0 ^ Attr::WRITE.0)).unwrap(),
                 2..=4 => {
@@ -128,15 +130,15 @@ pub fn calls<F: Format, T: MmuTraits>(
         if spaces.len() < 4 {
             spaces.push(Space::new(on).unwrap());
         }
-        let at = rng.usize(..spaces.len());
+        let at = rng.below(spaces.len() as u64) as usize;
         // Three leaf tables, two of which share the table above.
         let far = if F::USER_END > 1 << 40 { 0x80_0000_0000 } else { 0x20_0000_0000 };
         let place = |n: u64| [0x4000_0000, 0x4020_0000, far][n as usize % 3];
-        let start = place(rng.u64(..3)) + rng.u64(..12) * page;
-        let range = VirtRange::new(start, start + (1 + rng.u64(..12)) * page).unwrap();
+        let start = place(rng.below(3)) + rng.below(12) * page;
+        let range = VirtRange::new(start, start + (1 + rng.below(12)) * page).unwrap();
         let wide = VirtRange::fixed::<0x4000_0000, 0x4040_0000>();
-        let flags = [3, 3, 1, 3, 5, 0].map(AreaFlags)[rng.usize(..6)];
-        match rng.u64(..40) {
+        let flags = [3, 3, 1, 3, 5, 0].map(AreaFlags)[rng.below(6) as usize];
+        match rng.below(40) {
             0 => {
                 let space = spaces.swap_remove(at);
                 on_cpu.iter_mut().filter(|on| **on == Some(space.tlb().id())).for_each(|on| *on = None);
@@ -151,13 +153,13 @@ pub fn calls<F: Format, T: MmuTraits>(
             5 => _ = spaces[at].edit(on).unwrap().madvise(range, Advice::DontNeed),
             6 => _ = spaces[at].edit(on).unwrap().mprotect(range, flags),
             13 => {
-                let to = place(rng.u64(..3)) + rng.u64(..12) * page;
+                let to = place(rng.below(3)) + rng.below(12) * page;
                 let to = VirtRange::new(to, to + range.len()).unwrap();
                 let _ = spaces[at].edit(on).unwrap().mremap(range, to, false);
             }
             14 => {
                 let to = VirtRange::fixed::<0xc000_0000, 0xc040_0000>();
-                let (from, to) = if rng.bool() { (wide, to) } else { (to, wide) };
+                let (from, to) = if rng.below(2) == 0 { (wide, to) } else { (to, wide) };
                 let _ = spaces[at].edit(on).unwrap().mremap(from, to, false);
             }
             15 => spaces[at].edit(on).unwrap().mmap(wide, flags, 0).unwrap(),
@@ -178,7 +180,7 @@ pub fn calls<F: Format, T: MmuTraits>(
                 };
                 let (access, kind) =
                     [(Access::Read, ptsan::Access::READ), (Access::Write, ptsan::Access::WRITE)]
-                        [rng.usize(..2)];
+                        [rng.below(2) as usize];
                 // The access; the fault; the access again.
                 if soft.access(cpu, start, kind) {
                     passed += 1;

@@ -1,7 +1,7 @@
 //! Random operations, each made on a space and on its map.
 use crate::map::{Map, Shown};
 use crate::objects::{IN_BLOCKS, IN_PAGES, Store, WithObjects};
-use fastrand::Rng;
+use crate::rng::Rng;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format, MemoryType};
 use ptarmigan::machine::{Machine, On};
@@ -103,7 +103,7 @@ pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
         soft: &soft,
         contents: vec![0; store.pages() as usize],
         store: &store,
-        rng: Rng::with_seed(seed),
+        rng: Rng::new(seed),
         spaces: Vec::new(),
         on_cpu: vec![None; cpus],
         ran: Ran {
@@ -142,7 +142,7 @@ fn operations<F: Format, T: MmuTraits>(run: &mut Run<'_, '_, F, T>, steps: u32, 
         let machine = WithObjects { inner, objects: run.store };
         let slots = host.slots();
         for step in 0..steps {
-            let cpu = run.rng.usize(..cpus);
+            let cpu = run.rng.below(cpus as u64) as usize;
             let pin = slots[cpu].pin();
             let on = machine.on(&pin).unwrap();
             run.step(on, cpu);
@@ -192,36 +192,36 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let tables = F::USER_END >> F::shift(Level(1));
         let (near, far) = (tables / 3 * table, (tables - 1) * table);
         let starts = [near, near + table - PAGES / 2, far + table - 2 * PAGES, 16];
-        if self.large && self.rng.u64(..3) == 0 {
-            return near + self.rng.u64(..2 * table);
+        if self.large && self.rng.below(3) == 0 {
+            return near + self.rng.below(2 * table);
         }
-        starts[self.rng.usize(..4)] + self.rng.u64(..PAGES)
+        starts[self.rng.below(4) as usize] + self.rng.below(PAGES)
     }
 
     fn pages(&mut self) -> Range<u64> {
         let start = self.page();
-        start..(start + 1 + self.rng.u64(..PAGES)).min(F::USER_END >> F::PAGE_SHIFT)
+        start..(start + 1 + self.rng.below(PAGES)).min(F::USER_END >> F::PAGE_SHIFT)
     }
 
     fn step<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize) {
         if self.spaces.len() < SPACES - 1 {
             let mut space = Space::new(on).unwrap();
-            let choice = self.rng.u64(..4);
+            let choice = self.rng.below(4);
             if self.large {
                 let large = LargePages { in_new_areas: choice != 0, copy: choice < 2 };
                 space.edit(on).unwrap().set_large_pages(large);
             }
             let empty = [EmptyTables::Kept, EmptyTables::Covered, EmptyTables::Freed, EmptyTables::Freed];
             space.edit(on).unwrap().set_empty_tables(empty[choice as usize]);
-            if self.rng.bool() {
+            if self.rng.below(2) == 0 {
                 space.edit(on).unwrap().set_unmapping(Unmapping::Deferred);
             }
             self.spaces.push(Mapped { space, map: Map::default() });
         }
-        let at = self.rng.usize(..self.spaces.len());
+        let at = self.rng.below(self.spaces.len() as u64) as usize;
         let pages = self.pages();
-        let flags = AreaFlags(FLAGS[self.rng.usize(..FLAGS.len())]);
-        match self.rng.u64(..64) {
+        let flags = AreaFlags(FLAGS[self.rng.below(FLAGS.len() as u64) as usize]);
+        match self.rng.below(64) {
             0 => self.end(on, at),
             1 | 2 if self.spaces.len() < SPACES => {
                 let Mapped { space, map } = &mut self.spaces[at];
@@ -247,9 +247,11 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
                 on.collect();
             }
             25 | 28 | 29 if self.large => {
-                let limits =
-                    CollapseLimits { spans: 4, missing: [4, 1 << leaf_bits::<F>()][self.rng.usize(..2)] };
-                let from = VirtAddr(self.rng.u64(..2) * F::USER_END / 2);
+                let limits = CollapseLimits {
+                    spans: 4,
+                    missing: [4, 1 << leaf_bits::<F>()][self.rng.below(2) as usize],
+                };
+                let from = VirtAddr(self.rng.below(2) * F::USER_END / 2);
                 let collapsed = self.spaces[at].space.edit(on).unwrap().collapse(from, limits).unwrap();
                 self.ran.large[2] += u64::from(collapsed.large);
             }
@@ -267,7 +269,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
 
     /// Maps, unmaps, protects or discards some pages.
     fn change<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, pages: &Range<u64>, flags: AreaFlags) {
-        let what = self.rng.u64(..8);
+        let what = self.rng.below(8);
         let Mapped { space, map } = &mut self.spaces[at];
         let mut edit = space.edit(on).unwrap();
         let place = range::<F>(pages);
@@ -300,7 +302,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let table = 1u64 << leaf_bits::<F>();
         let near = (F::USER_END >> F::shift(Level(1))) / 3 * table;
         let pages = near - 3..near + 2 * table + 3;
-        let again = self.rng.bool();
+        let again = self.rng.below(2) == 0;
         let Mapped { space, map } = &mut self.spaces[at];
         let mut edit = space.edit(on).unwrap();
         edit.munmap(range::<F>(&pages)).unwrap();
@@ -318,18 +320,18 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let table = 1u64 << leaf_bits::<F>();
         let [whole, _] = self.tables();
         let group = 1u64 << F::GROUP_BITS[0];
-        let first = whole.start + self.rng.u64(..table / group) * group;
-        let pages = match self.rng.u64(..4) {
+        let first = whole.start + self.rng.below(table / group) * group;
+        let pages = match self.rng.below(4) {
             0 => pages,
-            1 => first - self.rng.u64(..3)..first + group + self.rng.u64(..2 * group + 1),
-            _ => whole.start - self.rng.u64(..3)..whole.end + self.rng.u64(..3),
+            1 => first - self.rng.below(3)..first + group + self.rng.below(2 * group + 1),
+            _ => whole.start - self.rng.below(3)..whole.end + self.rng.below(3),
         };
-        let apart = if self.rng.u64(..4) == 0 { 1 + self.rng.u64(..group) } else { 0 };
+        let apart = if self.rng.below(4) == 0 { 1 + self.rng.below(group) } else { 0 };
         let memory: Vec<_> = MemoryType::ALL.into_iter().filter(|m| F::RIGHTS.has_memory(*m)).collect();
-        let memory = memory[self.rng.usize(..memory.len())];
+        let memory = memory[self.rng.below(memory.len() as u64) as usize];
         let levels: Vec<_> = (0..3).filter(|level| F::LEAF_LEVELS >> level & 1 != 0).map(Level).collect();
-        let sizes = Sizes::up_to(levels[self.rng.usize(..levels.len())]);
-        let sizes = if self.rng.bool() { sizes.with_groups() } else { sizes };
+        let sizes = Sizes::up_to(levels[self.rng.below(levels.len() as u64) as usize]);
+        let sizes = if self.rng.below(2) == 0 { sizes.with_groups() } else { sizes };
         let first = (DEVICE >> F::PAGE_SHIFT) + pages.start % table + apart;
         let Mapped { space, map } = &mut self.spaces[at];
         let mut edit = space.edit(on).unwrap();
@@ -337,7 +339,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         // SAFETY: 1. no program runs in the space.
         unsafe { edit.map_physical_large(range::<F>(&pages), flags, phys, memory, sizes).unwrap() };
         map.map_physical(pages.clone(), flags, first, memory);
-        if self.rng.u64(..4) == 0 {
+        if self.rng.below(4) == 0 {
             edit.populate(range::<F>(&pages), Access::Read).unwrap();
         }
     }
@@ -347,23 +349,23 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     fn object<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, pages: Range<u64>, flags: AreaFlags) {
         let table = 1u64 << leaf_bits::<F>();
         let [whole, _] = self.tables();
-        let pages = match self.rng.u64(..4) {
+        let pages = match self.rng.below(4) {
             0 => pages,
-            1 => whole.start - self.rng.u64(..3)..whole.end + self.rng.u64(..3),
+            1 => whole.start - self.rng.below(3)..whole.end + self.rng.below(3),
             _ => whole,
         };
-        let apart = if self.rng.u64(..4) == 0 { 1 + self.rng.u64(..4) } else { 0 };
-        let first = self.rng.u64(..3) * table + pages.start % table + apart;
-        let shared = self.rng.bool();
+        let apart = if self.rng.below(4) == 0 { 1 + self.rng.below(4) } else { 0 };
+        let first = self.rng.below(3) * table + pages.start % table + apart;
+        let shared = self.rng.below(2) == 0;
         let kind = if shared { AreaFlags::SHARED } else { AreaFlags::BACKED };
-        let kind = if self.rng.u64(..4) == 0 { kind } else { kind.with(AreaFlags::LARGE) };
-        let id = if self.rng.u64(..4) == 0 { IN_PAGES } else { IN_BLOCKS };
+        let kind = if self.rng.below(4) == 0 { kind } else { kind.with(AreaFlags::LARGE) };
+        let id = if self.rng.below(4) == 0 { IN_PAGES } else { IN_BLOCKS };
         let object = Object { id, offset: first << F::PAGE_SHIFT };
         let Mapped { space, map } = &mut self.spaces[at];
         let mut edit = space.edit(on).unwrap();
         edit.mmap(range::<F>(&pages), flags.with(kind), object).unwrap();
         map.map_object(pages.clone(), flags, first, shared);
-        if self.rng.u64(..4) == 0 {
+        if self.rng.below(4) == 0 {
             edit.populate(range::<F>(&pages), Access::Read).unwrap();
         }
     }
@@ -380,7 +382,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             }
             return;
         }
-        let new = self.rng.u64(..most);
+        let new = self.rng.below(most);
         let gone: Vec<_> = (new..most).map(|page| self.store.page(page).unwrap()).collect();
         self.store.resize(new);
         for Mapped { space, map } in &mut self.spaces {
@@ -407,9 +409,9 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     /// Takes the dirty bits of a leaf table, and splits what maps it down to some size.
     fn log<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize) {
         let [whole, _] = self.tables();
-        let largest = Level(self.rng.u8(..2));
+        let largest = Level(self.rng.below(2) as u8);
         let mut edit = self.spaces[at].space.edit(on).unwrap();
-        match self.rng.u64(..3) {
+        match self.rng.below(3) {
             0 => edit.take_accessed(range::<F>(&whole), |_| {}).unwrap(),
             1 => edit.write_protect(range::<F>(&whole), largest, |_| {}).unwrap(),
             _ => edit.take_dirty(range::<F>(&whole), largest, |_| {}).unwrap(),
@@ -435,7 +437,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     fn tables(&mut self) -> [Range<u64>; 2] {
         let table = 1u64 << leaf_bits::<F>();
         let near = (F::USER_END >> F::shift(Level(1))) / 3 * table;
-        let first = near + self.rng.u64(..2) * table;
+        let first = near + self.rng.below(2) * table;
         [first..first + table, near + 3 * table..near + 4 * table]
     }
 
@@ -443,10 +445,10 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     /// fit.
     fn move_wide<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize) {
         let [mut from, mut to] = self.tables();
-        if self.rng.u64(..3) == 0 {
+        if self.rng.below(3) == 0 {
             (from, to) = (to, from);
         }
-        if self.rng.u64(..4) == 0 {
+        if self.rng.below(4) == 0 {
             to = to.start + 1..to.end + 1;
         }
         let Mapped { space, map } = &mut self.spaces[at];
@@ -460,9 +462,9 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
 
     /// Lets areas have large pages, or not.
     fn advise<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, pages: &Range<u64>) {
-        let large = self.rng.u64(..3) != 0;
+        let large = self.rng.below(3) != 0;
         let [whole, _] = self.tables();
-        let place = if self.rng.bool() { pages } else { &whole };
+        let place = if self.rng.below(2) == 0 { pages } else { &whole };
         let mut edit = self.spaces[at].space.edit(on).unwrap();
         edit.madvise(range::<F>(place), Advice::Large(large)).unwrap();
     }
@@ -490,9 +492,9 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     /// A program on the CPU reads, writes or executes a page; faults are served.
     fn access<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize, pages: &Range<u64>) {
         let Some(at) = self.loaded(cpu) else { return };
-        let mapped = self.spaces[at].map.any(self.rng.u64(..1 << 16));
-        let mapped = if self.large && self.rng.bool() { None } else { mapped };
-        let page = mapped.filter(|_| self.rng.u64(..8) != 0).unwrap_or(pages.start);
+        let mapped = self.spaces[at].map.any(self.rng.below(1 << 16));
+        let mapped = if self.large && self.rng.below(2) == 0 { None } else { mapped };
+        let page = mapped.filter(|_| self.rng.below(8) != 0).unwrap_or(pages.start);
         let va = page << F::PAGE_SHIFT;
         let later = self.spaces[at].space.edit(on).unwrap().unmapping() == Unmapping::Deferred;
         if later && self.spaces[at].map.has_none(page..page + 1) {
@@ -505,7 +507,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             (Access::Write, ptsan::Access::WRITE),
             (Access::Exec, ptsan::Access::EXEC),
         ];
-        let (access, kind) = kinds[self.rng.usize(..4)];
+        let (access, kind) = kinds[self.rng.below(4) as usize];
         let allowed = self.allows(at, page, access);
         let large_before = self.large_object(on, at, page);
         let leaf_before = self.spaces[at].space.tree().query_leaf(on, VirtAddr(va));

@@ -5,6 +5,8 @@
 //! architecture's manual says, and where the library finds them.
 #[path = "../../../ptarmigan/tests/common/objects.rs"]
 mod objects;
+#[path = "../driver/rng.rs"]
+mod rng;
 #[path = "../driver/steps.rs"]
 mod steps;
 

@@ -1,7 +1,7 @@
 //! Random areas of the kernel's half, of blocks, pages and frames of the test's, while the free
 //! memory is in pieces. All CPUs use the pages all the time.
+use crate::rng::Rng;
 use crate::{config, pages_of, plain};
-use fastrand::Rng;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrame, ORDERS};
@@ -59,17 +59,17 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         live: &mut Vec<Live<'k>>,
     ) {
         let (whole, attr, flags) = (Self::whole(), RW, AllocFlags::NORMAL);
-        let pages = match self.rng.u64(..6) {
-            0 => 1 + self.rng.u64(..40),
+        let pages = match self.rng.below(6) {
+            0 => 1 + self.rng.below(40),
             1 => whole - 1,
-            2 => whole + self.rng.u64(..9),
-            3 => 2 * whole + self.rng.u64(..2 * whole),
-            _ => [1, 2, 3, 5][self.rng.usize(..4)] * whole,
+            2 => whole + self.rng.below(9),
+            3 => 2 * whole + self.rng.below(2 * whole),
+            _ => [1, 2, 3, 5][self.rng.below(4) as usize] * whole,
         };
-        let kind = self.rng.u64(..8);
+        let kind = self.rng.below(8);
         let made = match kind {
             0 => {
-                let (far, off) = (64 + self.rng.u64(..4), self.rng.u64(..3));
+                let (far, off) = (64 + self.rng.below(4), self.rng.below(3));
                 let first =
                     Pfn(((far << (F::shift(Level(1)) - FRAME_SHIFT)) + (off << F::PAGE_ORDER)) as u32);
                 // SAFETY: 1. nobody uses the memory behind the frames.
@@ -127,7 +127,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         areas: &mut Vmalloc<'k, F, DirectMap>,
         Live(area, _): &Live<'k>,
     ) {
-        let write = self.rng.bool();
+        let write = self.rng.below(2) == 0;
         let change = |attr: Attr| if write { attr | RW } else { attr.without(Attr::WRITE) };
         areas.protect(on, area, change).unwrap();
         for page in 0..area.pages() {
@@ -138,15 +138,15 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
     /// Each CPU reads or writes a page in or beside an area: it finds what is mapped.
     fn access(&mut self, start: u64, live: &[Live<'_>]) {
         let len = SPANS * Self::whole();
-        let mut va = start + self.rng.u64(..len) * Self::PAGE;
-        if let Some(Live(area, _)) = live.get(self.rng.usize(..=live.len())) {
+        let mut va = start + self.rng.below(len) * Self::PAGE;
+        if let Some(Live(area, _)) = live.get(self.rng.below(live.len() as u64 + 1) as usize) {
             let n = area.pages();
-            let page = [0, n - 1, n, self.rng.u64(..n)][self.rng.usize(..4)];
+            let page = [0, n - 1, n, self.rng.below(n)][self.rng.below(4) as usize];
             va = area.start().0 + page * Self::PAGE;
         }
         let expected = self.pages.get(&va);
         for cpu in 0..self.cpus {
-            let write = self.rng.bool();
+            let write = self.rng.below(2) == 0;
             let kind = if write { ptsan::Access::WRITE } else { ptsan::Access::READ }.kernel();
             let found = self.soft.with(|sanitizer, memory| sanitizer.translate(memory, cpu, va, kind)).ok();
             let allowed = expected.filter(|(_, may_write)| !write || *may_write);
@@ -162,10 +162,10 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
     /// Takes or gives back a piece of memory, so that more or fewer blocks are free.
     fn piece<M: Machine>(&mut self, on: On<'_, M>, pieces: &mut Vec<DataFrame>) {
         let order = if Self::has_blocks() { (F::shift(Level(1)) - FRAME_SHIFT) as u8 - 1 } else { 8 };
-        if self.rng.u64(..3) > 0 && pieces.len() < 30 {
+        if self.rng.below(3) > 0 && pieces.len() < 30 {
             pieces.extend(on.data().take_block(on.frames(), on.pin(), order, AllocFlags::NORMAL));
         } else if !pieces.is_empty() {
-            let at = self.rng.usize(..pieces.len());
+            let at = self.rng.below(pieces.len() as u64) as usize;
             on.data().release(on.frames(), on.pin(), pieces.swap_remove(at)).unwrap();
         }
     }
@@ -194,9 +194,9 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         });
         let (mut live, mut pieces) = (Vec::new(), Vec::new());
         for step in 0..steps {
-            let on = machine.on(&pins[self.rng.usize(..cpus)]).unwrap();
-            let one = self.rng.u64(..live.len().max(1) as u64) as usize;
-            match self.rng.u64(..10) {
+            let on = machine.on(&pins[self.rng.below(cpus as u64) as usize]).unwrap();
+            let one = self.rng.below(live.len().max(1) as u64) as usize;
+            match self.rng.below(10) {
                 0..=2 => self.add(on, &mut areas, &mut live),
                 3 | 4 if !live.is_empty() => {
                     let area = live.swap_remove(one);
@@ -241,7 +241,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         let bytes = if has_blocks { 32 << 20 } else { 160 << 20 };
         let host = Host::<F>::new(HostConfig { cpus, bytes, ..HostConfig::default() }).unwrap();
         let soft = SoftMmu::<_, T>::like(&host, config::<T>(arch(), seed, asids, cpus));
-        let (rng, pages, own) = (Rng::with_seed(seed), BTreeMap::new(), BTreeSet::new());
+        let (rng, pages, own) = (Rng::new(seed), BTreeMap::new(), BTreeSet::new());
         let mut run = Run { soft: &soft, host: &host, rng, cpus, pages, own, had: [0; 3] };
         soft.told(|| run.operations(PIECE, asids));
         sums.iter_mut().zip(run.had).for_each(|(sum, n)| *sum += n);

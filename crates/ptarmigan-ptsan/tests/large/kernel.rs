@@ -1,8 +1,8 @@
 //! Random operations on two ranges of the kernel's half that share tables, with leaves of all
 //! sizes and groups mixed, compared with maps of their pages. All CPUs use the pages all the time.
+use crate::rng::Rng;
 use crate::steps::steps;
 use crate::{Pages, config, group_of, needed, pages_of, plain};
-use fastrand::Rng;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, Sv39Napot, X86_64};
 use ptarmigan::frames::AllocFlags;
@@ -45,7 +45,7 @@ fn large_levels<F: Format>() -> Vec<Level> {
 
 fn attr<F: Format>(rng: &mut Rng) -> Attr {
     let bits = [Attr::READ, Attr::READ | Attr::WRITE, Attr::READ | Attr::EXEC, Attr::READ | Attr::WRITE];
-    F::nearest(bits[rng.usize(..4)])
+    F::nearest(bits[rng.below(4) as usize])
 }
 
 fn va<F: Format>(page: u64) -> VirtAddr {
@@ -66,14 +66,14 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         let levels = large_levels::<F>();
         let (first, len) = (Self::first(owner), Self::len(owner));
         // The map is slow for a page of 1 GiB.
-        let mut level = levels[if self.rng.u64(..64) == 0 { levels.len() - 1 } else { 0 }];
+        let mut level = levels[if self.rng.below(64) == 0 { levels.len() - 1 } else { 0 }];
         if len < 2 * pages_of::<F>(level) {
             level = levels[0];
         }
         let n = pages_of::<F>(level);
         let from = first.next_multiple_of(n);
         let places = (first + len - from) / n;
-        let at = [0, 1, places / 2, places - 1][self.rng.usize(..4)].min(places - 1);
+        let at = [0, 1, places / 2, places - 1][self.rng.below(4) as usize].min(places - 1);
         (level, from + at * n)
     }
 
@@ -82,28 +82,28 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         let (level, first) = self.place(owner);
         let pages = pages_of::<F>(level);
         let group = group_of::<F>(Level::PTE);
-        let (from, n) = match self.rng.u64(..if group > 1 { 9 } else { 6 }) {
+        let (from, n) = match self.rng.below(if group > 1 { 9 } else { 6 }) {
             // Around groups of pages.
-            6 => (self.rng.u64(..4) * group, group),
-            7 => (self.rng.u64(..4 * group), 1 + self.rng.u64(..3 * group)),
-            8 => (self.rng.u64(..3) * group, 4 * group),
+            6 => (self.rng.below(4) * group, group),
+            7 => (self.rng.below(4 * group), 1 + self.rng.below(3 * group)),
+            8 => (self.rng.below(3) * group, 4 * group),
             0 => (0, 1),
             1 => (pages - 1, 1),
-            2 => (self.rng.u64(..pages), 1 + self.rng.u64(..pages)),
+            2 => (self.rng.below(pages), 1 + self.rng.below(pages)),
             3 => (pages / 2, pages / 2),
             4 => (0, pages),
-            _ => (0, 1 + self.rng.u64(..2 * pages)),
+            _ => (0, 1 + self.rng.below(2 * pages)),
         };
         (first + from, n.min(Self::first(owner) + Self::len(owner) - first - from))
     }
 
     fn frame(&mut self, level: Level) -> Pfn {
         // Beyond the host's memory.
-        Pfn(((64 + self.rng.u64(..6)) << (F::shift(level) - FRAME_SHIFT)) as u32)
+        Pfn(((64 + self.rng.below(6)) << (F::shift(level) - FRAME_SHIFT)) as u32)
     }
 
     fn step<M: Machine>(&mut self, on: On<'_, M>, owner: &mut Owner<'h, F>) {
-        match self.rng.u64(..18) {
+        match self.rng.below(18) {
             0..=2 => self.map_large(on, owner),
             3 | 4 => self.map_range(on, owner),
             5..=7 => self.unmap(on, owner),
@@ -144,13 +144,13 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         let (first, n) = self.part(owner);
         let level = large_levels::<F>()[0];
         // Aligned alike, mostly.
-        let off = if self.rng.u64(..4) == 0 { 1 } else { first % pages_of::<F>(level) };
+        let off = if self.rng.below(4) == 0 { 1 } else { first % pages_of::<F>(level) };
         let frame = Pfn(self.frame(level).0 + ((off as u32) << F::PAGE_ORDER));
         let (attr, at) = (attr::<F>(&mut self.rng), va::<F>(first));
         let flags = AllocFlags::NORMAL;
         // SAFETY: 1. nobody uses the memory behind the frames.
         let done = unsafe {
-            match self.rng.u64(..6) {
+            match self.rng.below(6) {
                 0 => owner.range.map(on, at, frame, n, attr, flags),
                 1 => owner.range.map_range_large(on, at, frame, n, attr, Level::PTE, flags),
                 2 => {
@@ -259,7 +259,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
 
     fn make_group<M: Machine>(&mut self, on: On<'_, M>, owner: &mut Owner<'h, F>) {
         let pages = group_of::<F>(Level::PTE);
-        let first = self.place(owner).1 + self.rng.u64(..4) * pages;
+        let first = self.place(owner).1 + self.rng.below(4) * pages;
         let one = owner.pages.get(&first).copied();
         let is_uniform = one.is_some_and(|(pfn, attr)| {
             u64::from(pfn.0 >> F::PAGE_ORDER).is_multiple_of(pages)
@@ -285,7 +285,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         let (page, _) = self.part(owner);
         let expected = owner.pages.get(&page);
         for cpu in 0..self.cpus {
-            let write = self.rng.bool();
+            let write = self.rng.below(2) == 0;
             let kind = if write { ptsan::Access::WRITE } else { ptsan::Access::READ }.kernel();
             let at = va::<F>(page).0;
             let found = self.soft.with(|sanitizer, memory| sanitizer.translate(memory, cpu, at, kind)).ok();
@@ -314,7 +314,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
             }
         }
         for _ in 0..64 {
-            let page = Self::first(owner) + self.rng.u64(..Self::len(owner));
+            let page = Self::first(owner) + self.rng.below(Self::len(owner));
             let found = owner.range.query(on, va::<F>(page));
             assert_eq!(found.is_some(), owner.pages.contains_key(&page), "{}: page {page:#x}", F::NAME);
         }
@@ -350,9 +350,9 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
             });
         });
         for step in 0..steps {
-            let on = machine.on(&pins[self.rng.usize(..cpus)]).unwrap();
-            let which = self.rng.usize(..2);
-            if self.rng.u64(..128) == 0 {
+            let on = machine.on(&pins[self.rng.below(cpus as u64) as usize]).unwrap();
+            let which = self.rng.below(2) as usize;
+            if self.rng.below(128) == 0 {
                 let Owner { range, pages } = owners[which].take().unwrap();
                 let mut gone = Vec::new();
                 range
@@ -389,7 +389,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let host = Host::<F>::new(HostConfig { cpus, bytes: 64 << 20, ..HostConfig::default() }).unwrap();
         let soft = SoftMmu::<_, T>::like(&host, config::<T>(arch(), seed, asids, cpus));
-        let mut run = Run { soft: &soft, host: &host, rng: Rng::with_seed(seed), cpus, done: [0; 6] };
+        let mut run = Run { soft: &soft, host: &host, rng: Rng::new(seed), cpus, done: [0; 6] };
         soft.told(|| run.operations(PIECE, asids));
         sums.iter_mut().zip(run.done).for_each(|(sum, n)| *sum += n);
         host.audit().unwrap();

@@ -11,10 +11,11 @@ mod kernel;
 #[path = "../driver/formats.rs"]
 mod formats;
 mod noted;
+#[path = "../driver/rng.rs"]
+mod rng;
 #[path = "../driver/steps.rs"]
 mod steps;
 
-use fastrand::Rng;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::AllocFlags;
@@ -26,6 +27,7 @@ use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Arch, Config};
+use rng::Rng;
 use std::collections::BTreeMap;
 use steps::steps;
 
@@ -85,7 +87,7 @@ fn needed<F: Format>(level: Level) -> u64 {
 
 fn attr<F: Format>(rng: &mut Rng) -> Attr {
     let bits = [Attr::READ, Attr::READ | Attr::WRITE, Attr::READ | Attr::EXEC, Attr::READ | Attr::WRITE];
-    F::nearest(bits[rng.usize(..4)] | Attr::USER)
+    F::nearest(bits[rng.below(4) as usize] | Attr::USER)
 }
 
 impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
@@ -93,10 +95,10 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     fn place(&mut self) -> (Level, u64) {
         let levels = large_levels::<F>();
         // The map is slow for a page of 1 GiB.
-        let level = levels[if self.rng.u64(..128) == 0 { levels.len() - 1 } else { 0 }];
+        let level = levels[if self.rng.below(128) == 0 { levels.len() - 1 } else { 0 }];
         // Two of them lie in one table, others do not; the last one of all among them.
         let n = F::USER_END >> F::shift(level);
-        let at = [n / 2, n / 2 + 1, n / 2 + 2, n - 1][self.rng.usize(..4)];
+        let at = [n / 2, n / 2 + 1, n / 2 + 2, n - 1][self.rng.below(4) as usize];
         (level, at * pages_of::<F>(level))
     }
 
@@ -105,17 +107,17 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let (level, first) = self.place();
         let pages = pages_of::<F>(level);
         let group = group_of::<F>(Level::PTE);
-        let (from, n) = match self.rng.u64(..if group > 1 { 9 } else { 6 }) {
+        let (from, n) = match self.rng.below(if group > 1 { 9 } else { 6 }) {
             // Around groups of pages.
-            6 => (self.rng.u64(..4) * group, group),
-            7 => (self.rng.u64(..4 * group), 1 + self.rng.u64(..3 * group)),
-            8 => (self.rng.u64(..3) * group, 4 * group),
+            6 => (self.rng.below(4) * group, group),
+            7 => (self.rng.below(4 * group), 1 + self.rng.below(3 * group)),
+            8 => (self.rng.below(3) * group, 4 * group),
             0 => (0, 1),
             1 => (pages - 1, 1),
-            2 => (self.rng.u64(..pages), 1 + self.rng.u64(..pages)),
+            2 => (self.rng.below(pages), 1 + self.rng.below(pages)),
             3 => (pages / 2, pages / 2),
             4 => (0, pages),
-            _ => (0, 1 + self.rng.u64(..2 * pages)),
+            _ => (0, 1 + self.rng.below(2 * pages)),
         };
         let first = first + from;
         (first, n.min((F::USER_END >> F::PAGE_SHIFT) - first))
@@ -124,7 +126,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     fn frame(&mut self, level: Level) -> Pfn {
         let align = F::shift(level) - FRAME_SHIFT;
         // Beyond the host's memory.
-        Pfn(((64 + self.rng.u64(..6)) << align) as u32)
+        Pfn(((64 + self.rng.below(6)) << align) as u32)
     }
 
     fn step<M: Machine>(&mut self, on: On<'_, M>, cpu: usize, tree: &mut Tree<F>) {
@@ -134,7 +136,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
 
     fn change_tree<M: Machine>(&mut self, on: On<'_, M>, cpu: usize, tree: &mut Tree<F>) {
         let mut edit = tree.edit(on).unwrap();
-        match self.rng.u64(..19) {
+        match self.rng.below(19) {
             0..=2 => self.map_large(&mut edit),
             3 | 4 => self.map_range(&mut edit),
             5 | 6 => self.unmap(&mut edit),
@@ -188,11 +190,11 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let (first, pages) = self.part();
         let level = large_levels::<F>()[0];
         // Aligned alike, mostly.
-        let off = if self.rng.u64(..4) == 0 { 1 } else { first % pages_of::<F>(level) };
+        let off = if self.rng.below(4) == 0 { 1 } else { first % pages_of::<F>(level) };
         let frame = Pfn(self.frame(level).0 + ((off as u32) << F::PAGE_ORDER));
         let attr = attr::<F>(&mut self.rng);
-        let sizes = Sizes::up_to(if self.rng.bool() { Level::PTE } else { level });
-        let sizes = if self.rng.u64(..4) == 0 { sizes } else { sizes.with_groups() };
+        let sizes = Sizes::up_to(if self.rng.below(2) == 0 { Level::PTE } else { level });
+        let sizes = if self.rng.below(4) == 0 { sizes } else { sizes.with_groups() };
         // SAFETY: 1. no program uses the memory behind the frames.
         let done = unsafe { edit.map_range_large(range::<F>(first, pages), frame, used(attr), sizes) };
         if self.is_free(first, pages) {
@@ -205,9 +207,9 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
 
     fn unmap<M: Machine>(&mut self, edit: &mut TreeMut<'_, F, M>) {
         let (first, pages) = self.part();
-        let free = [Free::Empty, Free::Never, Free::Covered][self.rng.usize(..3)];
+        let free = [Free::Empty, Free::Never, Free::Covered][self.rng.below(3) as usize];
         let mut gone = Pages::new();
-        if self.rng.bool() {
+        if self.rng.below(2) == 0 {
             edit.unmap_range(range::<F>(first, pages), free, |va, pfn, attr| {
                 assert!(gone.insert(va.0 >> F::PAGE_SHIFT, (pfn, plain(attr))).is_none());
             });
@@ -280,19 +282,19 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     /// A level, mostly the lowest, and the first page of a place for a group, or near one.
     fn place_of_group(&mut self) -> (Level, u64) {
         // The map is slow for many large pages.
-        if self.rng.u64(..64) == 0 {
+        if self.rng.below(64) == 0 {
             let level = large_levels::<F>()[0];
             let n = F::USER_END >> F::shift(level);
             return (level, n / 2 * pages_of::<F>(level));
         }
-        (Level::PTE, self.place().1 + self.rng.u64(..4) * group_of::<F>(Level::PTE))
+        (Level::PTE, self.place().1 + self.rng.below(4) * group_of::<F>(Level::PTE))
     }
 
     fn map_group<M: Machine>(&mut self, edit: &mut TreeMut<'_, F, M>) {
         let (level, first) = self.place_of_group();
         let pages = group_of::<F>(level);
         let frames = (pages as u32) << F::PAGE_ORDER;
-        let frame = Pfn(FAR.0.next_multiple_of(frames) + self.rng.u32(..3) * frames);
+        let frame = Pfn(FAR.0.next_multiple_of(frames) + self.rng.below(3) as u32 * frames);
         let attr = attr::<F>(&mut self.rng);
         let at = VirtAddr(first << F::PAGE_SHIFT);
         // SAFETY: 1. no program uses the memory behind the frames.
@@ -336,7 +338,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
 
     fn cursor<M: Machine>(&mut self, edit: &mut TreeMut<'_, F, M>) {
         let (first, pages) = self.part();
-        let what = self.rng.u64(..3);
+        let what = self.rng.below(3);
         let to = attr::<F>(&mut self.rng);
         let mut cursor = edit.cursor(range::<F>(first, pages.min(20)));
         while !cursor.is_done() {
@@ -371,7 +373,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     /// A program reads or writes a page.
     fn access(&mut self, cpu: usize, _root: u64) {
         let (page, _) = self.part();
-        let (va, write) = (page << F::PAGE_SHIFT, self.rng.bool());
+        let (va, write) = (page << F::PAGE_SHIFT, self.rng.below(2) == 0);
         let kind = if write { ptsan::Access::WRITE } else { ptsan::Access::READ };
         let found = self.soft.with(|sanitizer, memory| sanitizer.translate(memory, cpu, va, kind)).ok();
         let expected = self.pages.get(&page);
@@ -430,7 +432,7 @@ fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16,
     let memory = HostConfig { cpus, bytes: 64 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(memory).unwrap();
     let soft = SoftMmu::<_, T>::like(&host, config::<T>(arch, seed, asids, cpus));
-    let run = Run { soft: &soft, rng: Rng::with_seed(seed), pages: Pages::new(), done: [0; 5] };
+    let run = Run { soft: &soft, rng: Rng::new(seed), pages: Pages::new(), done: [0; 5] };
     soft.kernel_table_begins();
     let done = soft.told(|| operations(&host, run, steps, asids, cpus));
     host.audit().unwrap();
@@ -463,10 +465,10 @@ fn operations<F: Format, T: MmuTraits>(
         };
         let mut loaded = vec![false; cpus];
         for step in 0..steps {
-            let cpu = run.rng.usize(..cpus);
+            let cpu = run.rng.below(cpus as u64) as usize;
             let pin = slots[cpu].pin();
             let on = machine.on(&pin).unwrap();
-            if !loaded[cpu] || run.rng.u64(..64) == 0 {
+            if !loaded[cpu] || run.rng.below(64) == 0 {
                 loaded[cpu] = !loaded[cpu];
                 if loaded[cpu] { tree.activate(on).unwrap() } else { tree.deactivate(on).unwrap() }
             }

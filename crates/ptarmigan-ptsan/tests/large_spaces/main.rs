@@ -5,6 +5,8 @@
 mod formats;
 #[path = "../../../ptarmigan/tests/common/objects.rs"]
 mod objects;
+#[path = "../driver/rng.rs"]
+mod rng;
 #[path = "../driver/steps.rs"]
 mod steps;
 
