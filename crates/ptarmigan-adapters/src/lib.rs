@@ -20,9 +20,8 @@
 //! | `page-table-generic` | page-table-generic 0.9 | `Frames` (`FrameAllocator`) | `Space` |
 //! | `x86_64` | x86_64 0.15 | `Frames` (`FrameAllocator`, `FrameDeallocator`) | `Space` |
 //!
-//! Figures, and the contract that each crate would need for its hooks to be as fast, are in
-//! README.md: `cargo run --profile dist -p benches-vs-peers -- adapters`. Spaces are for
-//! sparse trees; dense ones do not gain, and may lose.
+//! README.md has the figures: `cargo run --profile dist -p benches-vs-peers -- adapters`. Spaces
+//! are for sparse trees; dense ones do not gain, and may lose.
 //!
 //! # When a table comes back
 //!
