@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 /// The least width that text is fitted to. A narrower terminal breaks lines by itself.
 const LEAST: usize = 20;
 /// The width that reports are made for.
-const USUAL: usize = 80;
+pub(crate) const USUAL: usize = 80;
 
 /// Returns the width of standard output if it is a terminal of less than 80 columns.
 pub fn narrow() -> Option<usize> {

@@ -45,13 +45,16 @@ impl Text {
     }
 
     /// Returns the report in lines of at most `width` columns, except for words that are longer.
-    /// Without a width, lines and tables are as they were made.
+    /// Without a width, lines have at most 80 columns, and tables are as they were made.
     pub fn fitted(&self, width: Option<usize>, colour: bool) -> String {
         let most = width.unwrap_or(usize::MAX);
         let mut out = String::new();
         for part in &self.0 {
             match part {
-                Part::Lines(lines) => lines.lines().for_each(|line| wrap(&mut out, line, most)),
+                Part::Lines(lines) => {
+                    let most = width.unwrap_or(screen::USUAL);
+                    lines.lines().for_each(|line| wrap(&mut out, line, most));
+                }
                 Part::Heading(line) => {
                     let mut lines = String::new();
                     wrap(&mut lines, line, most);
@@ -299,6 +302,10 @@ mod tests {
         assert!(fitted.starts_with("\x1b[1mpolicy ptarmigan\x1b[0m\nshort  line\nflushes of one page"));
         assert!(fitted.contains("\n  "), "{fitted}");
         assert!(text.to_string().ends_with(&format!("{prose}\n")), "{text}");
+        // Large counts make a line longer than reports are.
+        let counts = "compile: 4,372 processes, 3,911,524 events, 3,370,693 faults, 0 lost; 4 GiB memory";
+        write!(text, "{counts}").unwrap();
+        assert!(text.to_string().lines().all(|line| length(line) <= 80), "{text}");
     }
 
     #[test]

@@ -208,13 +208,18 @@ impl PolicyReport {
             let [hashed_at_flushes, removals, missing] =
                 [hashed_at_flushes, hash.removals, hash.missing].map(Count);
             let [full, tlbies, left] = [hash.full, hash.tlbies, hash.left].map(Count);
-            writeln!(out, "hash     {refills} refills into {entries} entries, {found} found")?;
-            writeln!(out, "         {evictions} evicted, {left} entries at the end")?;
             writeln!(
                 out,
-                "         {hashed_at_flushes} hashed pages at flushes, {full} flushes of all entries"
+                "hash     {refills} refills into {entries} entries, {found} found, {evictions} evicted"
             )?;
-            writeln!(out, "         {removals} pages looked for, {missing} absent, {tlbies} tlbie")?;
+            writeln!(
+                out,
+                "         at flushes {hashed_at_flushes} hashed pages; {removals} looked for, {missing} absent"
+            )?;
+            writeln!(
+                out,
+                "         {full} flushes of all entries, {tlbies} tlbie; {left} entries at the end"
+            )?;
         }
         if let Some(kmap) = &self.kmap {
             kmap.write(out)?;
