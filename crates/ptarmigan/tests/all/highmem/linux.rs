@@ -198,7 +198,7 @@ fn the_pool_does_what_the_rules_say() {
 fn the_pool_does_what_the_rules_say_a_million_times() {
     for (len, seed) in [(2, 1), (3, 2), (16, 3), (64, 4)] {
         for rule in [FlushRule::Stale, FlushRule::EveryRound] {
-            compare(len, seed, 250_000, rule);
+            compare(len, seed, 125_000, rule);
         }
     }
 }
