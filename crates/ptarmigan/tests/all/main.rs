@@ -105,6 +105,8 @@ mod reasons;
 mod runs;
 #[cfg(not(miri))]
 mod setup;
+// Its windows lie in the kernel's half of formats with 64 bits.
+#[cfg(target_pointer_width = "64")]
 mod setup_root;
 #[cfg(not(miri))]
 mod shared;
