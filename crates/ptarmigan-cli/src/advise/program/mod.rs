@@ -4,16 +4,20 @@
 //! * `seen` is a finder's view of a replay; `survey` is the replay that provides it.
 //! * `edit` writes a recording anew.
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
+//! * `churn` follows memory that comes back, with `pool` and `page_set`.
 //! * `library` counts the large pages that the library has in the recording as it is.
 //! * `huge`, `empty`, `shared`, `pooler`, `forks`, `zones` with `pack` and `spread`, and `share`
 //!   each find one kind; `switches` names the switches of allocators.
 //! * `wording` puts their findings into words, by program, and weighs them.
+mod churn;
 mod edit;
 mod empty;
 mod forks;
 mod huge;
 mod library;
 mod pack;
+mod page_set;
+mod pool;
 mod pooler;
 mod rejected;
 mod seen;
@@ -31,6 +35,7 @@ use super::facts::Facts;
 use super::figures::Figures;
 use super::measure::Measure;
 use crate::page_prices::PagePrices;
+use churn::Churn;
 use empty::EmptyTables;
 use forks::ForkSizes;
 use huge::{HugeRegions, LeftOut};
@@ -64,13 +69,15 @@ pub fn advise(
     let (mut empty, mut zones) = (EmptyTables::default(), Zones::default());
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
+    let mut churn = Churn::new(trace.access_unknown);
     let mut all: Vec<&mut dyn Finder> =
-        vec![&mut huge, &mut empty, &mut zones, &mut shared, &mut servers, &mut sizes];
+        vec![&mut churn, &mut huge, &mut empty, &mut zones, &mut shared, &mut servers, &mut sizes];
     survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
     huge.finish();
     let look = Look { recorded, facts, whole, measure, prices };
     let (huge, unfit) = without_unfit(&look, huge, &starters)?;
     let mut verdicts = vec![
+        look.churn(&churn)?,
         look.huge(&huge, unfit)?,
         look.shared(&shared)?,
         look.pooler(&servers)?,

@@ -62,6 +62,57 @@ pub fn switch(owner: Runtime, heap: bool) -> String {
     }
 }
 
+const POOL: &str = "keep mappings in a pool and hand them out again instead of munmap and mmap";
+
+/// Memory that a program gives back and takes again.
+#[derive(Clone, Copy, Debug)]
+pub struct Returning {
+    /// `brk` shrinks the heap by it.
+    pub heap: bool,
+    /// Stacks of threads.
+    pub stacks: bool,
+    /// The program reserves it and opens parts of it.
+    pub own: bool,
+    /// The longest range that is given back, in bytes.
+    pub longest: u64,
+    /// The most bytes that would be kept.
+    pub kept: u64,
+}
+
+/// Returns how an owner keeps memory that the program frees, as a part of a sentence.
+pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
+    let Returning { heap, stacks, own, longest, kept } = memory;
+    // malloc takes what is longer than the threshold from mmap, whose own bound is 32 MiB.
+    let threshold = longest.saturating_mul(2).next_power_of_two().max(32 << 20);
+    let trim = kept.saturating_mul(2).next_power_of_two().max(threshold);
+    let malloc = format!(
+        "GLIBC_TUNABLES=glibc.malloc.mmap_threshold={threshold}:glibc.malloc.trim_threshold={trim} (glibc \
+         2.26 and later)"
+    );
+    match owner {
+        _ if stacks => format!(
+            "stacks of threads: a pool of threads, or GLIBC_TUNABLES=glibc.pthread.stack_cache_size={} (glibc \
+             2.34 and later)",
+            kept.saturating_mul(2).next_power_of_two()
+        ),
+        Some(Runtime::Glibc | Runtime::Musl) | None if own => POOL.to_owned(),
+        Some(Runtime::Glibc) if heap => format!("glibc's malloc: {malloc}"),
+        Some(Runtime::Glibc | Runtime::Python) => format!("if glibc's malloc maps it: {malloc}"),
+        Some(Runtime::Jemalloc) => {
+            "jemalloc: MALLOC_CONF=dirty_decay_ms:10000,muzzy_decay_ms:10000 or longer \
+                                    times (5.0 and later)"
+                .to_owned()
+        }
+        Some(Runtime::Go) => {
+            "Go: no debug.FreeOSMemory in what runs often; GOGC and GOMEMLIMIT (1.19 and later) \
+                              say how much the runtime keeps"
+                .to_owned()
+        }
+        Some(Runtime::Musl) => "musl's malloc has no switch: another allocator".to_owned(),
+        _ => POOL.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

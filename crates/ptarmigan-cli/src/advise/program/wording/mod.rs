@@ -1,4 +1,5 @@
 //! Puts findings into words, by program, and weighs them with a replay.
+mod churn;
 mod forks;
 mod huge;
 mod memory;
@@ -14,6 +15,9 @@ use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::{Count, Failure, Time};
 use ptarmigan_trace::Cause;
 use std::collections::BTreeMap;
+
+/// The kind of advice on memory that comes back.
+const CHURN: &str = "churn";
 
 /// The least saving of seconds that is advice by itself.
 const LEAST_SECONDS: f64 = 0.005;
@@ -34,9 +38,9 @@ struct Proposal {
     faults_as_calls: u64,
     /// Where it applies.
     details: Details,
-    /// Seconds of forks that it saves.
+    /// Seconds of calls that it saves: of forks, and for `churn` of calls on memory.
     seconds: Option<f64>,
-    /// Processes live longer with it: more tables at once are the price.
+    /// Processes or memory live longer with it: more tables at once are the price.
     raises_peak: bool,
 }
 
@@ -115,7 +119,11 @@ impl Look<'_> {
         let saved = Saved::between(self.whole, &once);
         let seconds = seconds.filter(|seconds| *seconds >= LEAST_SECONDS);
         let judged = match raises_peak {
-            true => Saved { tables_peak: saved.tables_peak.max(0), ..saved.clone() },
+            true => Saved {
+                tables_peak: saved.tables_peak.max(0),
+                tables_at_end: saved.tables_at_end.max(0),
+                ..saved.clone()
+            },
             false => saved.clone(),
         };
         if !judged.pays(self.whole) && seconds.is_none() {
@@ -130,8 +138,9 @@ impl Look<'_> {
             return Ok(not(kind, format!("{title}: {}", saved.reason(&without))));
         }
         let programs: Vec<String> = details.programs.iter().map(|share| share.name.clone()).collect();
-        let of_seconds =
-            seconds.and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
+        let of_seconds = seconds
+            .filter(|_| kind != CHURN)
+            .and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
         let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
         details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
         let value = saved.value(&without).max(seconds.map_or(0.0, |seconds| self.part_of_cpu(seconds)));
