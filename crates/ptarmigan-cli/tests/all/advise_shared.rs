@@ -1,7 +1,9 @@
 //! Advice on shared memory that many processes map, and to servers that fork for each connection.
 use crate::advise::{BASE, EXEC, advice, figure, kinds, made, piece, reason, write};
 use crate::program::Temporary;
-use ptarmigan_trace::{CloneKind, FaultFlags, Kind, MapFlags, Name, Prot};
+use ptarmigan_trace::{
+    CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Note, Object, Prot, Writer,
+};
 use serde_json::Value;
 
 const EXIT: Kind = Kind::Exit { last: true };
@@ -88,6 +90,39 @@ fn private_memory_files_and_one_process_get_no_shared_advice() {
         .collect();
     let report = advice(&made("one", |_| {}, 0, &one).0, &[]);
     assert!(reason(&report, "shared-memory").contains("no two processes"), "{report:#}");
+}
+
+/// Four processes that map a file of 20 MiB shared, and read a page of each region.
+fn readers() -> Temporary {
+    let file = Temporary::new("readers");
+    let mut writer =
+        Writer::new(Vec::new(), &Header::new("readers", 1, Method::Synthetic), 3).expect("a header");
+    let name = Some(writer.text("data.mdb").expect("a text"));
+    let map = |task| {
+        let (pages, prot, flags) = (10 * REGION, Prot(1), MapFlags(MapFlags::SHARED));
+        let mapped = Note::Mapped { start: BASE, pages, object: Object::File, name };
+        [(task, Kind::Mmap { start: BASE, pages, prot, flags }), (task, Kind::Note(mapped))]
+    };
+    let mut events = vec![(0, EXEC), (0, Kind::Name(Name::new("reader")))];
+    events.extend((1..=4).flat_map(|child| [vec![(0, fork(child))], map(child).to_vec()].concat()));
+    let read = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER) };
+    events.extend((1..=4).flat_map(|task| (0..10).map(move |n| (task, read(BASE + n * REGION)))));
+    events.extend((1..=4).map(|child| (child, EXIT)));
+    for (task, kind) in [events, vec![(0, EXIT)]].concat() {
+        writer.event(&Event { task, cpu: 0, kind }).expect("an event");
+    }
+    std::fs::write(&file.0, writer.finish(0).expect("a trace").0).expect("a temporary file");
+    file
+}
+
+#[test]
+fn a_file_that_many_map_is_named_with_its_tables() {
+    let report = advice(&readers().0, &[]);
+    let said = reason(&report, "shared-memory");
+    let begins = "data.mdb of 20 MiB: 40 leaf tables, at most 40 tables (160 KiB) at once, for 40 KiB of a file \
+                  that 4 processes map (reader); ";
+    assert!(said.starts_with(begins), "{said}");
+    assert!(said.contains("fewer processes, or threads of one"), "{said}");
 }
 
 #[test]

@@ -141,6 +141,22 @@ impl Look<'_> {
         })
     }
 
+    /// Says what a file costs that many processes map, as a part of a sentence.
+    fn of_file(&self, file: &SharedObject) -> String {
+        let spaces = self.shares(file.spaces.iter().map(|(program, spaces)| (*program, *spaces, None)));
+        format!(
+            "{} of {}: {}, at most {} at once, for {} of a file that {} map ({}); {}",
+            file.name.as_deref().unwrap_or_default(),
+            Bytes(file.pages << PAGE),
+            several(file.tables, "leaf table"),
+            tables(file.tables_peak),
+            Bytes(file.touched() << PAGE),
+            several(spaces.iter().map(|share| share.count).sum(), "process"),
+            list(&spaces, false),
+            file.switch(&[])
+        )
+    }
+
     /// Advises huge pages for shared memory that many processes map.
     ///
     /// # Errors
@@ -149,6 +165,9 @@ impl Look<'_> {
         let kind = "shared-memory";
         let chosen = found.found();
         if chosen.is_empty() {
+            if let Some(file) = found.file() {
+                return Ok(not(kind, self.of_file(file)));
+            }
             let reason = match found.objects.len() {
                 0 => "no shared memory of 4 MiB or more is mapped".to_owned(),
                 n => format!(

@@ -115,8 +115,10 @@ impl Look<'_> {
             figures
         };
         // Whether it pays is a matter of counts, which one replay shows, or of recorded seconds.
-        let once = more_faults(Figures::of(&[self.measure.once(self.side(&corrected))?]));
-        let saved = Saved::between(self.whole, &once);
+        let once = Figures::of(&[self.measure.once(self.side(&corrected))?]);
+        let mut counted = Saved::between(self.whole, &once);
+        counted.forget_times();
+        let saved = Saved { faults: counted.faults - faults_as_calls as i64, ..counted.clone() };
         let seconds = seconds.filter(|seconds| *seconds >= LEAST_SECONDS);
         let judged = match raises_peak {
             true => Saved {
@@ -129,8 +131,11 @@ impl Look<'_> {
         if !judged.pays(self.whole) && seconds.is_none() {
             return Ok(not(kind, format!("{title}: {}", saved.reason(self.whole))));
         }
-        let Compared { without, with, saved, .. } =
-            self.measure.compare(self.side(self.recorded), self.side(&corrected))?;
+        let Compared { without, with, saved } = match self.measure.compares() {
+            true => self.measure.compare(self.side(self.recorded), self.side(&corrected))?,
+            // Counts are the same in each replay.
+            false => Compared { without: self.whole.clone(), saved: counted, with: once },
+        };
         let with = more_faults(with);
         let saved = Saved { faults: saved.faults - faults_as_calls as i64, ..saved };
         // All rounds are slower: it costs more than it saves, whatever the counts say.
