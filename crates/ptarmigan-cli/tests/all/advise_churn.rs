@@ -234,3 +234,27 @@ fn programs_that_start_others_are_not_told_to_keep() {
     let found = report("wrapped", comes_back(begin("bash", None)));
     assert!(reason(&found, "churn").contains("900 faults"), "{found:#}");
 }
+
+#[test]
+fn shared_memory_that_is_mapped_again_costs_its_calls() {
+    let aliases = |lengths: u64| {
+        let mut events = begin("jit", None);
+        for round in 0..1000 {
+            let (start, pages) = (BASE + round * 8, 2 + round % lengths);
+            let flags = MapFlags(MapFlags::SHARED);
+            events.push((0, Kind::Mmap { start, pages, prot: Prot(3), flags }));
+            events.push((0, Kind::Note(Note::Took { call: Call::Mmap, nanos: 4_000, away: 0 })));
+            events.push((0, write(start)));
+            events.push((0, unmap(start, pages)));
+            events.push((0, Kind::Note(Note::Took { call: Call::Munmap, nanos: 6_000, away: 0 })));
+        }
+        report("jit", events)
+    };
+    let found = aliases(1);
+    let churn = piece(&found, "churn");
+    assert_eq!(churn["title"], "keep mappings of shared memory: 999 times, by jit", "{churn:#}");
+    assert!(figure(churn).contains("which took 10 ms"), "{churn:#}");
+    assert_eq!(churn["saved"]["faults"], 0, "the part may be another: {churn:#}");
+    // Each length comes once.
+    assert!(kinds(&aliases(1000)).is_empty());
+}

@@ -62,6 +62,17 @@ pub struct Comes {
     pub reserves: u64,
 }
 
+/// Shared memory that a program unmaps and maps again, which may be another part of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Again {
+    /// Mappings of a length that was unmapped before.
+    pub times: u64,
+    /// The first page of one of them.
+    pub start: u64,
+    /// The length of the shortest, in pages.
+    pub pages: u64,
+}
+
 /// One address space.
 #[derive(Clone, Default)]
 struct SpaceMemory {
@@ -75,6 +86,8 @@ struct SpaceMemory {
     /// All pages of the program that keeps its memory.
     there: PageSet,
     heap: Option<Heap>,
+    /// Shared mappings that were unmapped, by their length.
+    unmapped: HashMap<u64, u64>,
 }
 
 /// The heap that `brk` grows, in pages.
@@ -102,6 +115,8 @@ pub struct Churn {
     changes: Vec<Changed>,
     /// By the number of the program.
     pub programs: HashMap<u32, Comes>,
+    /// Shared memory that is mapped again, by the number of the program.
+    pub again: HashMap<u32, Again>,
     /// Programs that move memory in a way that is not followed.
     lost: HashSet<u32>,
     /// Private pages as recorded.
@@ -290,6 +305,7 @@ impl Churn {
         let keeps_parts = parts.iter().any(has_pages);
         for (part, area) in parts {
             let memory = self.spaces.entry(seen.space).or_default();
+            let shared = area.is_some_and(|area| area.flags.has(AreaFlags::SHARED));
             if let Some(area) = area.filter(|area| keeps_parts && keeps(area)) {
                 let given = memory.keep(part.start, part.pages);
                 kept += given;
@@ -298,6 +314,9 @@ impl Churn {
                     memory.pool.keep(part.start, part.pages, Some(prot(&area)));
                 }
                 continue;
+            }
+            if unmaps && shared {
+                *memory.unmapped.entry(part.pages).or_default() += 1;
             }
             let places = memory.pool.places(part.start, part.pages);
             let (gone, lost) = memory.lose(part.start, part.pages);
@@ -413,6 +432,14 @@ impl Churn {
             comes.stacks += u64::from(stack);
             comes.reserves += u64::from(!stack && wanted == Prot(0));
             return if has == Some(wanted) { Vec::new() } else { vec![protect(Place { start: at, pages })] };
+        }
+        if has(MapFlags::SHARED)
+            && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
+        {
+            *left -= 1;
+            let again = self.again.entry(seen.program).or_insert(Again { times: 0, start, pages });
+            again.times += 1;
+            again.pages = again.pages.min(pages);
         }
         let at = memory.pool.place(start, pages);
         if fit && has(MapFlags::POPULATE) && !has(MapFlags::LATER) {

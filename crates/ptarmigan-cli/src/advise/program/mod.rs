@@ -85,6 +85,7 @@ pub fn advise(
         look.spread(spread::sparse(&zones, |number| look.is_told(number)))?,
         look.spread(spread::arenas(&zones, |number| look.is_told(number)))?,
     ];
+    verdicts.extend(look.mapped_again(&churn)?);
     verdicts.extend(look.share(&shares, &sizes)?);
     verdicts.extend(look.forks(&sizes)?);
     Ok(verdicts)

@@ -1,10 +1,10 @@
 //! Advice on memory that a program gives back and takes again.
 use super::super::super::advice::{Details, Verdict};
-use super::super::churn::{Churn, Comes};
+use super::super::churn::{Again, Churn, Comes};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::switches::{self, Returning};
-use super::{CHURN, LEAST_SECONDS, Look, Proposal, list};
+use super::{CHURN, Look, Proposal, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::{Call, Cause};
@@ -32,7 +32,7 @@ impl Look<'_> {
         programs.retain(|program, comes| {
             let faults = self.facts.programs[*program].faults as f64;
             let many = comes.faults >= LEAST_FAULTS && comes.faults as f64 >= faults * LEAST_PART;
-            self.is_users(*program) && (many || self.call_seconds(*program, comes) >= LEAST_SECONDS)
+            self.is_users(*program) && (many || self.counts(self.call_seconds(*program, comes)))
         });
         if programs.is_empty() {
             let reason = match all {
@@ -106,6 +106,53 @@ impl Look<'_> {
             seconds: Some(seconds).filter(|_| self.facts.timed),
             raises_peak: true,
         })
+    }
+
+    /// Advises to keep mappings of shared memory that a program unmaps and maps again.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn mapped_again(&self, found: &Churn) -> Result<Option<Verdict>, Failure> {
+        let mut counts: BTreeMap<usize, (u64, u32, Again)> = BTreeMap::new();
+        for (number, again) in &found.again {
+            let of = counts.entry(self.facts.program(*number)).or_insert((0, *number, *again));
+            of.0 += again.times;
+        }
+        let seconds = |program: usize, times: u64| {
+            let calls = BTreeMap::from([(Call::Mmap, times), (Call::Munmap, times)]);
+            self.call_seconds(program, &Comes { calls, ..Comes::default() })
+        };
+        counts
+            .retain(|program, (times, ..)| self.is_users(*program) && self.counts(seconds(*program, *times)));
+        let Some((_, (_, number, again))) = counts.iter().max_by_key(|(_, (times, ..))| *times) else {
+            return Ok(None);
+        };
+        let all: f64 = counts.iter().map(|(program, (times, ..))| seconds(*program, *times)).sum();
+        let shares = self.shares(counts.iter().map(|(program, (times, ..))| (*program, *times, None)));
+        let name = self.facts.mapping(*number, again.start).unwrap_or_else(|| "shared memory".to_owned());
+        let caller = self.caller(&shares, Cause::Call(Call::Mmap));
+        self.weigh(Proposal {
+            kind: CHURN,
+            title: format!(
+                "keep mappings of {name}: {} times, by {}",
+                Count(shares.iter().map(|share| share.count).sum()),
+                list(&shares, false)
+            ),
+            before: format!(
+                "It is unmapped and mapped again in the same length, of {} and more: two calls each time, which \
+                 took {}. The recording does not say whether it is the same part. ",
+                Bytes(again.pages << PAGE),
+                Time::from_secs(all)
+            ),
+            how: "keep the last mapping, and map larger parts at once.".to_owned(),
+            not_measured: "the faults of each mapping, and addresses that the kept mappings take.".to_owned(),
+            corrected: self.recorded.trace().clone(),
+            faults_as_calls: 0,
+            details: Details { programs: shares, caller, ..Details::default() },
+            seconds: Some(all),
+            raises_peak: true,
+        })
+        .map(Some)
     }
 
     /// Returns the seconds of the calls that a program does not make if it keeps its memory.

@@ -147,7 +147,7 @@ impl Look<'_> {
     }
 
     /// Returns whether a saving of seconds is worth a change.
-    fn counts(&self, seconds: f64) -> bool {
+    pub(super) fn counts(&self, seconds: f64) -> bool {
         let part = self.part_of_cpu(seconds);
         seconds >= LEAST_SECONDS && (part == 0.0 || part >= LEAST_PART)
     }
