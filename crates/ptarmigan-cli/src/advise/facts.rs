@@ -179,6 +179,12 @@ impl Facts {
         self.of_number.get(number as usize).copied().unwrap_or(0)
     }
 
+    /// Returns the numbers of programs that are wanted.
+    pub fn numbers(&self, wanted: impl Fn(&ProgramFacts) -> bool) -> HashSet<u32> {
+        let numbers = self.of_number.iter().zip(0_u32..);
+        numbers.filter(|(program, _)| wanted(&self.programs[**program])).map(|(_, number)| number).collect()
+    }
+
     /// Returns the name of the program of a number.
     pub fn name(&self, number: u32) -> &str {
         &self.programs[self.program(number)].name
@@ -238,7 +244,11 @@ impl Facts {
         let known = callers.iter().filter_map(|(place, n)| Some(((*place)?, *n)));
         let (place, most) = known.max_by_key(|(place, n)| (*n, std::cmp::Reverse(*place)))?;
         let found = symbols.place(place);
-        let mut text = symbols.text(found.function?).to_owned();
+        let Some(function) = found.function else {
+            let module = symbols.text(found.module?);
+            return Some((format!("a function of {module} without a symbol"), most as f64 / all.max(1) as f64));
+        };
+        let mut text = symbols.text(function).to_owned();
         if let Some(file) = found.file {
             let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
             text += &format!(" ({}{line})", symbols.text(file));

@@ -1,5 +1,6 @@
 //! The result as text, at most 80 columns wide, or as wide as a narrower terminal.
 use super::advice::{Advice, MappingPlace, ProgramShare, To};
+use super::causes::WorkCause;
 use super::check::Check;
 use super::expect::Expect;
 use super::figures::percent;
@@ -48,12 +49,23 @@ pub fn text(report: &TraceReport, width: usize) -> String {
     for note in &report.notes {
         out.add(0, &format!("Note: {note}"));
     }
-    if report.advice.is_empty() {
+    let certain = report.advice.iter().any(|advice| !advice.details.uncertain);
+    if !certain {
         out.text.push('\n');
-        out.add(0, &format!("Nothing would help{}.", report.programs.clause()));
+        let found = if report.hardly_any { "Nothing would help" } else { "No advice was found" };
+        out.add(0, &format!("{found}{}.", report.programs.clause()));
     }
+    if !certain && !report.hardly_any || report.leaves_more {
+        let heading = if certain { "Most of the time is elsewhere" } else { "The largest causes" };
+        causes(&mut out, heading, &report.causes);
+    }
+    let mut maybe = false;
     for (number, advice) in report.advice.iter().enumerate() {
         out.text.push('\n');
+        if advice.details.uncertain && !maybe {
+            maybe = true;
+            out.add(0, "May help or harm, as the range of the saving holds 0:");
+        }
         piece(&mut out, number + 1, advice);
     }
     let (tried, open): (Vec<_>, Vec<_>) = report.rejected.iter().partition(|rejected| rejected.measured);
@@ -71,6 +83,14 @@ pub fn text(report: &TraceReport, width: usize) -> String {
         checked(&mut out, check);
     }
     out.text
+}
+
+fn causes(out: &mut Paragraphs, heading: &str, causes: &[WorkCause]) {
+    if !causes.is_empty() {
+        out.text.push('\n');
+        out.add(0, &format!("{heading}:"));
+    }
+    causes.iter().for_each(|cause| out.add(2, &cause.sentence()));
 }
 
 fn checked(out: &mut Paragraphs, check: &Check) {

@@ -60,7 +60,8 @@ pub fn advise(
     measure.say("looking at the program");
     let shares = Forks::of(trace);
     let starters = shares.starters();
-    let mut huge = HugeRegions::new(trace.access_unknown, starters.clone(), LeftOut::new());
+    let growers = facts.numbers(|program| switches::grows(&program.runtimes));
+    let mut huge = HugeRegions::new(trace.access_unknown, starters.clone(), growers.clone(), LeftOut::new());
     let (mut empty, mut zones) = (EmptyTables::default(), Zones::default());
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
@@ -69,7 +70,7 @@ pub fn advise(
     survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
     huge.finish();
     let look = Look { recorded, facts, whole, measure, prices };
-    let (huge, unfit) = without_unfit(&look, huge, &starters)?;
+    let (huge, unfit) = without_unfit(&look, huge, &starters, growers)?;
     let mut verdicts = vec![
         look.huge(&huge, unfit)?,
         look.shared(&shared)?,
@@ -84,22 +85,26 @@ pub fn advise(
 }
 
 /// Looks once more for huge pages if regions are to be left out: those that a program forks and
-/// writes to, and those of programs that start others.
+/// writes to, those of programs that start others, and those of which `mprotect` changes parts.
 fn without_unfit(
     look: &Look<'_>,
     huge: HugeRegions,
     starters: &HashSet<u32>,
+    growers: HashSet<u32>,
 ) -> Result<(HugeRegions, Unfit), Failure> {
     let (forked, wrappers) = (huge.unfit(), huge.of_programs(|number| !look.is_told(number)));
-    if forked.is_empty() && wrappers.is_empty() {
+    let protected = huge.protected_in_part();
+    if forked.is_empty() && wrappers.is_empty() && protected.is_empty() {
         return Ok((huge, Unfit::default()));
     }
     let full = |left: &LeftOut| {
         huge.spots.iter().filter(|spot| left.contains(&(spot.space, spot.region))).count() as u64
     };
-    let unfit = Unfit { forked: full(&forked), wrappers: full(&wrappers) };
-    let left_out = forked.union(&wrappers).copied().collect();
-    let mut again = HugeRegions::new(look.recorded.trace().access_unknown, starters.clone(), left_out);
+    let unfit =
+        Unfit { forked: full(&forked), wrappers: full(&wrappers), protected: full(&protected) };
+    let left_out = [forked, wrappers, protected].into_iter().flatten().collect();
+    let unknown = look.recorded.trace().access_unknown;
+    let mut again = HugeRegions::new(unknown, starters.clone(), growers, left_out);
     survey::survey(look.recorded, &look.measure.usual, &mut again)?;
     again.finish();
     Ok((again, unfit))

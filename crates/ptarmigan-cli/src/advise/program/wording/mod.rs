@@ -134,6 +134,7 @@ impl Look<'_> {
             seconds.and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
         let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
         details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
+        details.seconds = seconds;
         let value = saved.value(&without).max(seconds.map_or(0.0, |seconds| self.part_of_cpu(seconds)));
         Ok(Verdict::Advised(Box::new(Advice {
             kind,
