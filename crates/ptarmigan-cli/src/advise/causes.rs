@@ -23,7 +23,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Seconds from which on the longest call is told.
 const LONG: f64 = 0.001;
-/// The part of the CPU time below which nothing would help.
+/// The part of the CPU time below which nothing would help, and of all causes below which one is
+/// not told.
 const LITTLE: f64 = 0.01;
 /// The part of the processes whose CPU time must be known to say so.
 const KNOWN: f64 = 0.9;
@@ -60,7 +61,7 @@ pub struct WorkCause {
     /// Pages that faults copied, of [`count`](Self::count).
     #[serde(skip_serializing_if = "is_zero")]
     pub copies: u64,
-    /// Children that start no program and have few faults, of the forks.
+    /// Forks whose child starts no program and has few faults.
     #[serde(skip_serializing_if = "is_zero")]
     pub only_end: u64,
     /// Pages that a call changed, on average.
@@ -79,7 +80,8 @@ impl WorkCause {
     /// Returns it as a sentence.
     pub fn sentence(&self) -> String {
         let noun = match self.kind {
-            "fault" => several(self.count, "fault"),
+            "clone" => several(self.count, "thread"),
+            noun @ ("fault" | "fork" | "exit" | "execve") => several(self.count, noun),
             call => format!("{} {call}", Count(self.count)),
         };
         let mut text = format!("{noun} of {}", self.program);
@@ -92,7 +94,7 @@ impl WorkCause {
             more.push(format!("{} copy a page", Count(self.copies)));
         }
         if self.only_end > 0 {
-            more.push(format!("{} start no program", several(self.only_end, "child")));
+            more.push(format!("the children of {} start no program", Count(self.only_end)));
         }
         if self.pages_each > 1 {
             more.push(format!("{} each", several(self.pages_each, "page")));
@@ -129,7 +131,8 @@ pub struct Causes {
     pub hardly_any: bool,
     /// Seconds of all faults, if they are known.
     pub fault_seconds: Option<f64>,
-    timed: bool,
+    /// Whether calls were timed.
+    pub timed: bool,
 }
 
 /// The counts of one program.
@@ -286,6 +289,12 @@ impl Causes {
     /// Returns the causes that are told: the largest, and the one with the longest call by the
     /// clock.
     pub fn told(mut self) -> Vec<WorkCause> {
+        let whole: f64 = self.all.iter().map(WorkCause::weight).sum();
+        // Small causes are no help beside large ones.
+        self.all.retain(|one| {
+            let small = one.seconds.is_some_and(|seconds| seconds < whole * LITTLE);
+            !small || one.longest_clock_seconds.is_some()
+        });
         let rest = self.all.split_off(self.all.len().min(TOLD));
         let clock = |cause: &WorkCause| cause.longest_clock_seconds.unwrap_or(0.0);
         let longest = rest.into_iter().max_by(|a, b| clock(a).total_cmp(&clock(b)));
@@ -361,12 +370,16 @@ fn attempt(call: Call, end: bool, pages: u64) -> &'static str {
         Call::Fork | Call::Vfork => {
             "start programs by posix_spawn, fork from a smaller process, or keep children for more work"
         }
-        Call::Clone => "keep threads for more work (a pool); glibc keeps stacks: glibc.pthread.stack_cache_size",
+        Call::Clone => {
+            "keep threads for more work (a pool); glibc keeps stacks: glibc.pthread.stack_cache_size"
+        }
         Call::Exec => "start fewer programs, or let one process do the work of many",
         Call::Exit => "end fewer processes, and with less memory: an exit takes its pages one by one",
         Call::Mprotect if pages > 1 => "change only the pages that are written, or map the memory twice",
         Call::Mprotect => "change the permissions of more pages with one call, or less often",
-        Call::Brk => "GLIBC_TUNABLES=glibc.malloc.trim_threshold and top_pad, so that the heap changes rarely",
+        Call::Brk => {
+            "GLIBC_TUNABLES=glibc.malloc.trim_threshold and top_pad, so that the heap changes rarely"
+        }
         Call::Madvise => "give memory back later and in larger pieces: a longer decay of the allocator",
         Call::Lock => "lock memory once",
         _ => "keep mappings and use them again: a pool, a larger glibc.malloc.mmap_threshold",

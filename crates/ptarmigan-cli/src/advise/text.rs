@@ -55,17 +55,12 @@ pub fn text(report: &TraceReport, width: usize) -> String {
         let found = if report.hardly_any { "Nothing would help" } else { "No advice was found" };
         out.add(0, &format!("{found}{}.", report.programs.clause()));
     }
-    if !certain && !report.hardly_any || report.leaves_more {
+    if !report.hardly_any && (!certain || report.leaves_more) {
         let heading = if certain { "Most of the time is elsewhere" } else { "The largest causes" };
         causes(&mut out, heading, &report.causes);
     }
-    let mut maybe = false;
     for (number, advice) in report.advice.iter().enumerate() {
         out.text.push('\n');
-        if advice.details.uncertain && !maybe {
-            maybe = true;
-            out.add(0, "May help or harm, as the range of the saving holds 0:");
-        }
         piece(&mut out, number + 1, advice);
     }
     let (tried, open): (Vec<_>, Vec<_>) = report.rejected.iter().partition(|rejected| rejected.measured);
@@ -114,7 +109,9 @@ fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
         To::Program => "program",
         To::Kernel => "kernel",
     };
-    out.add(0, &format!("{number}. For the {to}: {}.", advice.title));
+    // Advice that may be a loss is behind all other and has no place among it.
+    let place = if advice.details.uncertain { "May help or harm.".to_owned() } else { format!("{number}.") };
+    out.add(0, &format!("{place} For the {to}: {}.", advice.title));
     out.add(3, &advice.figure);
     let details = &advice.details;
     if let [_, _, ..] = details.programs.as_slice() {

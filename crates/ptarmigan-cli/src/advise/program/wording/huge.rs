@@ -11,7 +11,7 @@ use super::{Look, Proposal, list};
 use crate::advise::advice::Details;
 use ptarmigan_replay::{SPLIT, SoloTrace};
 use ptarmigan_term::words::{several, several_were};
-use ptarmigan_term::{Bytes, Failure, Time};
+use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::Cause;
 use std::collections::BTreeSet;
 
@@ -33,6 +33,13 @@ fn left_out(unfit: Unfit) -> Vec<String> {
         reasons.push(format!(
             "{} full, but mprotect changes parts of 2 MiB: the first such call splits a huge page",
             several_were(unfit.protected, "region")
+        ));
+    }
+    if unfit.awaited > 0 {
+        reasons.push(format!(
+            "{} full, but the program waited about once for each fault: it seems that a thread brings the \
+             pages (userfaultfd), and then huge pages save nothing",
+            several_were(unfit.awaited, "region")
         ));
     }
     if unfit.wrappers > 0 {
@@ -74,7 +81,7 @@ impl Look<'_> {
             if reasons.is_empty() {
                 reasons.push(match sparse {
                     0 => "no faults fill aligned 2 MiB of private memory".to_owned(),
-                    n => format!("{} of 2 MiB touched, and none is full", several_were(n, "aligned region")),
+                    n => format!("{} touched, and none of 2 MiB is full", several_were(n, "aligned region")),
                 });
             }
             return Ok(not(KIND, reasons.join("; ")));
@@ -109,10 +116,21 @@ impl Look<'_> {
         })?;
         let Verdict::Advised(advice) = &mut verdict else { return Ok(verdict) };
         if let Some(linux) = linux {
-            advice.figure += &match linux.share {
-                Some(share) => format!(" On this machine it {}: {} less.", takes(&linux), percent(share)),
-                None => format!(" On this machine it {}: try it and measure.", takes(&linux)),
-            };
+            match linux.share {
+                Some(share) => {
+                    advice.figure +=
+                        &format!(" On this machine it {}: {} less.", takes(&linux), percent(share));
+                }
+                // Shares of the replay would promise what the prices do not.
+                None => {
+                    let faults = several(advice.without.faults, "fault");
+                    advice.figure = format!(
+                        "Saves {} of {faults}. On this machine it {}: try it and measure.",
+                        Count(advice.saved.faults.max(0).unsigned_abs()),
+                        takes(&linux)
+                    );
+                }
+            }
             advice.details.seconds = Some(linux.saved() / 1e9);
             advice.details.uncertain = linux.share.is_none();
             advice.linux = Some(linux);
@@ -154,7 +172,11 @@ impl Look<'_> {
         advice.variants.push(Variant::new("without a table in reserve", &bare));
         advice.variants.extend(split);
         let (sentence, counted) = library::count(self.recorded, self.whole, self.measure);
-        advice.figure += &sentence;
+        // Heaps that grow in pieces, and memory that is read first, have none in the library.
+        let none = counted.as_ref().and_then(|one| one.large.as_ref()).is_some_and(|large| large.mapped == 0);
+        if !none {
+            advice.figure += &sentence;
+        }
         advice.variants.extend(counted);
         Ok(verdict)
     }

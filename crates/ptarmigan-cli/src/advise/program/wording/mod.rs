@@ -64,6 +64,11 @@ impl Look<'_> {
         self.is_users(self.facts.program(number))
     }
 
+    /// Returns whether the program of a number waits for each page, as with `userfaultfd`.
+    pub fn waits_for_pages(&self, number: u32) -> bool {
+        self.facts.programs[self.facts.program(number)].waits_for_pages()
+    }
+
     fn is_users(&self, program: usize) -> bool {
         !self.facts.programs[program].is_wrapper()
     }
