@@ -81,7 +81,10 @@ impl Look<'_> {
             if reasons.is_empty() {
                 reasons.push(match sparse {
                     0 => "no faults fill aligned 2 MiB of private memory".to_owned(),
-                    n => format!("{} touched, and none of 2 MiB is full", several_were(n, "aligned region")),
+                    n => format!(
+                        "{} touched, of 2 MiB each, and none is full",
+                        several_were(n, "aligned region")
+                    ),
                 });
             }
             return Ok(not(KIND, reasons.join("; ")));
