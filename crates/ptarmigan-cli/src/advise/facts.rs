@@ -88,6 +88,7 @@ pub struct ForkFacts {
 }
 
 /// Facts about all programs.
+#[derive(Default)]
 pub struct Facts {
     /// The programs, in the order of their first start.
     pub programs: Vec<ProgramFacts>,
@@ -187,6 +188,14 @@ impl Facts {
     /// Returns the program with a name.
     pub fn named(&self, name: &str) -> Option<&ProgramFacts> {
         self.programs.iter().find(|program| program.name == name)
+    }
+
+    /// Lists the names of the first programs that were started.
+    pub fn some_names(&self) -> String {
+        let started = self.programs.iter().filter(|program| program.starts > 0);
+        let some = if started.clone().next().is_some() { started.collect() } else { self.programs.iter().collect::<Vec<_>>() };
+        let names: Vec<&str> = some.into_iter().map(|program| program.name.as_str()).take(4).collect();
+        names.join(", ")
     }
 
     /// Returns the nanoseconds of a task's first `execve`, if it was timed.

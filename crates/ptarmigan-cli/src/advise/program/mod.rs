@@ -7,12 +7,14 @@
 //! * `library` counts the large pages that the library has in the recording as it is.
 //! * `huge`, `empty`, `shared`, `pooler`, `forks`, `zones` with `pack` and `spread`, and `share`
 //!   each find one kind; `switches` names the switches of allocators.
+//! * `needs` counts the cases of each kind, for the comparison with a second recording.
 //! * `wording` puts their findings into words, by program, and weighs them.
 mod edit;
 mod empty;
 mod forks;
 mod huge;
 mod library;
+mod needs;
 mod pack;
 mod pooler;
 mod rejected;
@@ -34,6 +36,7 @@ use crate::page_prices::PagePrices;
 use empty::EmptyTables;
 use forks::ForkSizes;
 use huge::{HugeRegions, LeftOut};
+pub use needs::Needs;
 use pooler::Servers;
 use ptarmigan_replay::SoloTrace;
 use ptarmigan_term::Failure;
@@ -45,6 +48,14 @@ use std::collections::HashSet;
 use wording::Look;
 use zones::Zones;
 
+/// The advice to the author of a program.
+pub struct Found {
+    /// The result for each kind.
+    pub verdicts: Vec<Verdict>,
+    /// The cases of each kind.
+    pub needs: Needs,
+}
+
 /// Looks for advice to the author of a recorded program.
 ///
 /// # Errors
@@ -55,21 +66,33 @@ pub fn advise(
     whole: &Figures,
     measure: &Measure,
     prices: Option<PagePrices>,
-) -> Result<Vec<Verdict>, Failure> {
+) -> Result<Found, Failure> {
     let trace = recorded.trace();
     measure.say("looking at the program");
     let shares = Forks::of(trace);
     let starters = shares.starters();
     let mut huge = HugeRegions::new(trace.access_unknown, starters.clone(), LeftOut::new());
-    let (mut empty, mut zones) = (EmptyTables::default(), Zones::default());
+    let (mut empty, zones) = (EmptyTables::default(), Zones::of(trace));
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
     let mut all: Vec<&mut dyn Finder> =
-        vec![&mut huge, &mut empty, &mut zones, &mut shared, &mut servers, &mut sizes];
+        vec![&mut huge, &mut empty, &mut shared, &mut servers, &mut sizes];
     survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
     huge.finish();
     let look = Look { recorded, facts, whole, measure, prices };
     let (huge, unfit) = without_unfit(&look, huge, &starters)?;
+    let mut needs = Needs::default();
+    let mut add = |kind, program: usize, cases| needs.add(kind, &facts.programs[program].name, cases);
+    huge.spots.iter().for_each(|spot| add("huge-pages", facts.program(spot.program), 1));
+    shared.processes().into_iter().for_each(|(program, processes)| add("shared-memory", program, processes));
+    servers.found().values().for_each(|server| add("pooler", server.program, server.children));
+    empty.regions().into_iter().for_each(|(number, n)| add("empty-tables", facts.program(number), n));
+    for found in [spread::sparse(&zones, |_| true), spread::arenas(&zones, |_| true)].iter().flatten() {
+        found.regions().for_each(|(number, regions)| add(found.kind, facts.program(number), regions));
+    }
+    // A small process that forks as often has fewer of its pages copied.
+    sizes.starting().for_each(|(program, pages)| add("vfork", program, pages));
+    sizes.programs.iter().for_each(|(program, copied)| add("fork-memory", *program, copied.pages));
     let mut verdicts = vec![
         look.huge(&huge, unfit)?,
         look.shared(&shared)?,
@@ -80,7 +103,7 @@ pub fn advise(
     ];
     verdicts.extend(look.share(&shares, &sizes)?);
     verdicts.extend(look.forks(&sizes)?);
-    Ok(verdicts)
+    Ok(Found { verdicts, needs })
 }
 
 /// Looks once more for huge pages if regions are to be left out: those that a program forks and
