@@ -8,7 +8,7 @@
 //! carried out in two cases:
 //!
 //! * The second recording gets it again, with half the saving or more.
-//! * The second recording has half of its cases or more, whatever they would save there.
+//! * The second recording has more than half of its cases, whatever they would save there.
 //!
 //! A figure that fell nevertheless fell by another piece. Pieces that were carried out and save the
 //! same figure are judged together: between the largest saving of them and the sum, as savings may
@@ -31,7 +31,7 @@ const WITHIN: f64 = 0.2;
 /// Less than this part of the predicted saving is none.
 const NONE: f64 = 0.2;
 /// A piece was not carried out if the second recording gets it with this part of its saving, or has
-/// this part of its cases.
+/// more than this part of its cases.
 const AGAIN: f64 = 0.5;
 
 /// The result of a comparison.
@@ -129,7 +129,12 @@ impl After {
     /// # Errors
     /// If it is of another machine than the first, has no program of a name that is given, or cannot
     /// be replayed.
-    pub fn new(trace: Trace, before: &Trace, names: &Renamed<'_>, measure: &Measure) -> Result<Self, Failure> {
+    pub fn new(
+        trace: Trace,
+        before: &Trace,
+        names: &Renamed<'_>,
+        measure: &Measure,
+    ) -> Result<Self, Failure> {
         let machine = |trace: &Trace| (trace.header.arch, trace.header.page_shift);
         if machine(&trace) != machine(before) {
             let of = |trace: &Trace| {
@@ -306,7 +311,7 @@ struct Remainder {
 impl Remainder {
     /// Returns whether the piece was not carried out, whatever others did.
     fn is_certain(&self) -> bool {
-        self.saving >= AGAIN || self.cases.is_some_and(|cases| cases >= AGAIN)
+        self.saving >= AGAIN || self.cases.is_some_and(|cases| cases > AGAIN)
     }
 }
 
@@ -411,7 +416,11 @@ impl CheckedFigure {
         let saving = without - recorded;
         let part = match (saving >= 0.0, self.with_pieces.is_empty()) {
             (true, true) => {
-                format!("{} recorded, {} of that", figure.bare(saving), percent(saving / self.expect.saving()))
+                format!(
+                    "{} recorded, {} of that",
+                    figure.bare(saving),
+                    percent(saving / self.expect.saving())
+                )
             }
             (true, false) => format!("{} recorded of all", figure.bare(saving)),
             (false, _) => format!("{} more recorded", figure.bare(-saving)),

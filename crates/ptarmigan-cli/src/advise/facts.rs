@@ -14,6 +14,9 @@ const WRAPPERS: [&str; 30] = [
     "sudo", "tcsh", "time", "timeout", "xargs", "zsh",
 ];
 
+/// Shells, which run scripts.
+const SHELLS: [&str; 7] = ["ash", "bash", "busybox", "dash", "ksh", "sh", "zsh"];
+
 /// Calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTime {
@@ -66,6 +69,14 @@ impl ProgramFacts {
     /// Returns whether it is a program that starts others, such as a shell.
     pub fn is_wrapper(&self) -> bool {
         WRAPPERS.binary_search(&self.name.as_str()).is_ok()
+    }
+
+    /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script that
+    /// is started by its own name has that.
+    pub fn is_shell(&self) -> bool {
+        let is = |name: &str| SHELLS.contains(&name);
+        let programs = self.mappings.iter().filter(|mapping| mapping.object == Object::Program);
+        is(&self.name) || programs.filter_map(|mapping| mapping.name.as_deref()).any(is)
     }
 
     /// Returns the time of its forks, `vfork` included.
@@ -193,7 +204,11 @@ impl Facts {
     /// Lists the names of the first programs that were started.
     pub fn some_names(&self) -> String {
         let started = self.programs.iter().filter(|program| program.starts > 0);
-        let some = if started.clone().next().is_some() { started.collect() } else { self.programs.iter().collect::<Vec<_>>() };
+        let some = if started.clone().next().is_some() {
+            started.collect()
+        } else {
+            self.programs.iter().collect::<Vec<_>>()
+        };
         let names: Vec<&str> = some.into_iter().map(|program| program.name.as_str()).take(4).collect();
         names.join(", ")
     }
@@ -246,16 +261,21 @@ impl Facts {
         let all: u64 = callers.values().sum();
         let known = callers.iter().filter_map(|(place, n)| Some(((*place)?, *n)));
         let (place, most) = known.max_by_key(|(place, n)| (*n, std::cmp::Reverse(*place)))?;
-        let found = symbols.place(place);
-        let mut text = symbols.text(found.function?).to_owned();
-        if let Some(file) = found.file {
-            let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
-            text += &format!(" ({}{line})", symbols.text(file));
-        } else if let Some(module) = found.module {
-            text += &format!(" in {}", symbols.text(module));
-        }
-        Some((text, most as f64 / all.max(1) as f64))
+        Some((place_text(place, symbols)?, most as f64 / all.max(1) as f64))
     }
+}
+
+/// Names a place: "load (store.c:12)". `None` if its function is not known.
+pub fn place_text(place: PlaceId, symbols: &Symbols) -> Option<String> {
+    let found = symbols.place(place);
+    let mut text = symbols.text(found.function?).to_owned();
+    if let Some(file) = found.file {
+        let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
+        text += &format!(" ({}{line})", symbols.text(file));
+    } else if let Some(module) = found.module {
+        text += &format!(" in {}", symbols.text(module));
+    }
+    Some(text)
 }
 
 impl Walk<'_> {

@@ -58,8 +58,12 @@ mod tests {
     use crate::advise::facts::ProgramFacts;
 
     fn facts(names: &[&str]) -> Facts {
-        let program = |name: &&str| ProgramFacts { name: (*name).to_owned(), ..ProgramFacts::default() };
-        Facts { programs: names.iter().map(program).collect(), ..Facts::default() }
+        let mut facts = Facts::default();
+        for name in names {
+            facts.programs.push(ProgramFacts::default());
+            (*name).clone_into(&mut facts.programs.last_mut().unwrap().name);
+        }
+        facts
     }
 
     fn renamed(pairs: &[(&str, &str)], first: &[&str], second: &[&str]) -> Result<Vec<String>, String> {

@@ -2,6 +2,7 @@
 //! one module of them. Tests of recording, which fork and send signals, are beside it.
 mod advise;
 mod advise_check;
+mod advise_children;
 mod advise_forks;
 mod advise_shared;
 mod advise_where;

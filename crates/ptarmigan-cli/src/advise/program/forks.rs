@@ -100,7 +100,11 @@ impl<'f> ForkSizes<'f> {
         let mut kept_out = 0;
         seen.look.areas(&mut |area: &Area| {
             if area.flags.has(AreaFlags::NO_FORK) && !area.flags.has(AreaFlags::SHARED) {
-                kept_out += seen.look.pages(VirtRange::saturating_pages(area.start >> PAGE, (area.end - area.start) >> PAGE, PAGE));
+                kept_out += seen.look.pages(VirtRange::saturating_pages(
+                    area.start >> PAGE,
+                    (area.end - area.start) >> PAGE,
+                    PAGE,
+                ));
             }
         });
         let pages = seen.look.private_pages().saturating_sub(kept_out);

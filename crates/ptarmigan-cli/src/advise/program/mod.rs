@@ -5,14 +5,16 @@
 //! * `edit` writes a recording anew.
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
 //! * `library` counts the large pages that the library has in the recording as it is.
-//! * `huge`, `empty`, `shared`, `pooler`, `forks`, `zones` with `pack` and `spread`, and `share`
-//!   each find one kind; `switches` names the switches of allocators.
+//! * `huge`, `empty`, `shared`, `pooler`, `subshells`, `sharing`, `forks`, `zones` with `pack` and
+//!   `spread`, and `share` each find one kind.
+//! * `switches` names the switches of allocators, and `languages` the ways to start children.
 //! * `needs` counts the cases of each kind, for the comparison with a second recording.
 //! * `wording` puts their findings into words, by program, and weighs them.
 mod edit;
 mod empty;
 mod forks;
 mod huge;
+mod languages;
 mod library;
 mod needs;
 mod pack;
@@ -21,7 +23,9 @@ mod rejected;
 mod seen;
 mod share;
 mod shared;
+mod sharing;
 mod spread;
+mod subshells;
 mod survey;
 mod switches;
 mod wording;
@@ -44,7 +48,9 @@ use rejected::Unfit;
 use seen::{All, Finder};
 use share::Forks;
 use shared::SharedMappings;
+use sharing::SharingLost;
 use std::collections::HashSet;
+use subshells::Subshells;
 use wording::Look;
 use zones::Zones;
 
@@ -75,10 +81,12 @@ pub fn advise(
     let (mut empty, zones) = (EmptyTables::default(), Zones::of(trace));
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
+    let (mut sharing, subshells) = (SharingLost::new(facts, trace), Subshells::of(trace, facts));
     let mut all: Vec<&mut dyn Finder> =
-        vec![&mut huge, &mut empty, &mut shared, &mut servers, &mut sizes];
+        vec![&mut huge, &mut empty, &mut shared, &mut servers, &mut sizes, &mut sharing];
     survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
     huge.finish();
+    sharing.finish();
     let look = Look { recorded, facts, whole, measure, prices };
     let (huge, unfit) = without_unfit(&look, huge, &starters)?;
     let mut needs = Needs::default();
@@ -92,6 +100,8 @@ pub fn advise(
     }
     // A small process that forks as often has fewer of its pages copied.
     sizes.starting().for_each(|(program, pages)| add("vfork", program, pages));
+    sharing.programs.iter().for_each(|(program, lost)| add("sharing-lost", *program, lost.copies));
+    subshells.shells.iter().for_each(|(program, of)| add("subshells", *program, of.forks));
     sizes.programs.iter().for_each(|(program, copied)| add("fork-memory", *program, copied.pages));
     let mut verdicts = vec![
         look.huge(&huge, unfit)?,
@@ -103,6 +113,8 @@ pub fn advise(
     ];
     verdicts.extend(look.share(&shares, &sizes)?);
     verdicts.extend(look.forks(&sizes)?);
+    verdicts.extend(look.sharing(&sharing)?);
+    verdicts.push(look.subshells(&subshells)?);
     Ok(Found { verdicts, needs })
 }
 

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn touched_pages_stand_next_to_each_other_in_their_order() {
-        let zone = |pages: &[u64]| Zone { pages: pages.to_vec(), ..Zone::default() };
+        let zone = |pages: &[u64]| Zone::with(0, None, pages);
         let (first, second) = (zone(&[10 * REGION + 7, 15 * REGION]), zone(&[30 * REGION + 1]));
         let mapped = [(10 * REGION, 20 * REGION), (30 * REGION, 31 * REGION)];
         let packed = Packed::new(&[(4, &second), (2, &first)], &mapped).expect("pages move");

@@ -132,14 +132,13 @@ mod tests {
 
     #[test]
     fn zones_that_come_one_after_the_other_count_once() {
-        let zone = |begin, end, pages: &[u64]| Zone { begin, end, pages: pages.to_vec(), ..Zone::default() };
         let one = |at: u64| [at * REGION, (at + 1) * REGION];
         let zones = [
-            zone(1, Some(5), &one(0)),
-            zone(5, Some(9), &one(0)),
-            zone(6, Some(8), &one(4)),
-            zone(7, None, &one(8)),
-            zone(9, Some(10), &one(0)),
+            Zone::with(1, Some(5), &one(0)),
+            Zone::with(5, Some(9), &one(0)),
+            Zone::with(6, Some(8), &one(4)),
+            Zone::with(7, None, &one(8)),
+            Zone::with(9, Some(10), &one(0)),
         ];
         let numbered: Vec<(u32, &Zone)> = (0..).zip(&zones).collect();
         let chosen: Vec<u32> = at_peak(&numbered).iter().map(|(number, _)| *number).collect();

@@ -88,6 +88,14 @@ pub struct Walk<'t> {
     ended: Vec<u32>,
 }
 
+impl Zone {
+    /// Makes a zone that is there from one event to another, with touched pages.
+    #[cfg(test)]
+    pub fn with(begin: u32, end: Option<u32>, pages: &[u64]) -> Self {
+        Zone { begin, end, pages: pages.to_vec(), ..Zone::default() }
+    }
+}
+
 impl<'t> Walk<'t> {
     /// Begins at the start of a recording.
     pub fn new(trace: &'t Trace) -> Self {
@@ -329,9 +337,7 @@ fn touches(trace: &Trace, step: &PackedEvent) -> Option<(u64, u64)> {
         {
             Some((start, pages))
         }
-        Kind::Lock { start, pages, how }
-            if how.0 & (Locking::NOW | Locking::ON_FAULT) == Locking::NOW =>
-        {
+        Kind::Lock { start, pages, how } if how.0 & (Locking::NOW | Locking::ON_FAULT) == Locking::NOW => {
             Some((start, pages))
         }
         _ => None,
@@ -379,8 +385,7 @@ mod tests {
         }
         let found = zones(&events);
         let lives: Vec<_> = found.zones.iter().map(|z| (z.begin, z.end, z.pages.clone())).collect();
-        let expected =
-            [(1, Some(3), vec![BASE]), (4, Some(6), vec![BASE + 1]), (7, Some(9), vec![BASE + 2])];
+        let expected = [(1, Some(3), vec![BASE]), (4, Some(6), vec![BASE + 1]), (7, Some(9), vec![BASE + 2])];
         assert_eq!(lives, expected);
     }
 

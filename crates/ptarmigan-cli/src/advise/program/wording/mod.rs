@@ -1,4 +1,5 @@
 //! Puts findings into words, by program, and weighs them with a replay.
+mod children;
 mod forks;
 mod huge;
 mod memory;
@@ -20,6 +21,10 @@ const LEAST_SECONDS: f64 = 0.005;
 
 /// The least part of a program's work that makes a function worth naming.
 const LEAST_CALLER: f64 = 0.1;
+
+/// Says why a recording without the access of faults does not decide, as the end of a sentence.
+const UNSEEN_WRITES: &str = "this recording does not show: it does not tell writes from reads, which one by \
+                             tracefs does (as root)";
 
 /// A change of a program that may pay.
 struct Proposal {
