@@ -7,7 +7,7 @@ use super::seen::REGION;
 use super::zones::{Walk, Zone};
 use ptarmigan_replay::{PackedKind, Trace};
 use ptarmigan_trace::Kind;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Pages of the user's half.
 const USER_PAGES: u64 = 1 << 35;
@@ -16,44 +16,99 @@ const USER_PAGES: u64 = 1 << 35;
 pub struct Packed {
     /// The zones by their number: the first page's place, and the touched pages.
     zones: Vec<(u32, u64, Vec<u64>)>,
-    pages: u64,
+    /// At the moment at which packing saves the most: zones, pages, and the regions of these.
+    most: (u64, u64, u64),
+}
+
+/// Places for pages. Those of zones that have ended are used again.
+#[derive(Default)]
+struct Room {
+    /// Free ranges, by their first page: their length.
+    free: BTreeMap<u64, u64>,
+    /// The first page after all that was ever in use.
+    top: u64,
+    /// Ranges in use, by the event that ends them.
+    used: BTreeMap<(u32, u64), u64>,
+}
+
+impl Room {
+    /// Returns a place for so many pages, in use from one event to another.
+    fn take(&mut self, pages: u64, begin: u32, end: Option<u32>) -> u64 {
+        while let Some(first) = self.used.first_entry().filter(|first| first.key().0 <= begin) {
+            let ((_, start), length) = first.remove_entry();
+            self.give_back(start, length);
+        }
+        let fits = self.free.iter().find(|(_, length)| **length >= pages);
+        let start = match fits.map(|(start, length)| (*start, *length)) {
+            Some((start, length)) => {
+                self.free.remove(&start);
+                if length > pages {
+                    self.free.insert(start + pages, length - pages);
+                }
+                start
+            }
+            None => {
+                self.top += pages;
+                self.top - pages
+            }
+        };
+        if let Some(end) = end {
+            self.used.insert((end, start), pages);
+        }
+        start
+    }
+
+    fn give_back(&mut self, mut start: u64, mut length: u64) {
+        if let Some((&before, &pages)) =
+            self.free.range(..start).next_back().filter(|(at, n)| *at + *n == start)
+        {
+            self.free.remove(&before);
+            (start, length) = (before, length + pages);
+        }
+        if let Some(pages) = self.free.remove(&(start + length)) {
+            length += pages;
+        }
+        self.free.insert(start, length);
+    }
 }
 
 impl Packed {
-    /// Packs zones of a program, of which it has mapped `mapped`; `None` if there is no place for
-    /// them.
-    pub fn new(zones: &[(u32, &Zone)], mapped: &[(u64, u64)]) -> Option<Self> {
+    /// Packs zones of a program, of which it has mapped `mapped`; `most` are those that are there
+    /// when this saves the most. `None` if there is no place for them.
+    pub fn new(zones: &[(u32, &Zone)], most: &[(u32, &Zone)], mapped: &[(u64, u64)]) -> Option<Self> {
         let mut zones = zones.to_vec();
-        zones.sort_unstable_by_key(|(_, zone)| zone.pages.first().copied());
-        let pages = zones.iter().map(|(_, zone)| zone.pages.len() as u64).sum::<u64>();
-        let base = gap(mapped, *zones.first()?.1.pages.first()?, pages);
-        let mut at = base;
-        let place = |(number, zone): (u32, &Zone)| {
-            let start = at;
-            at += zone.pages.len() as u64;
-            (number, start, zone.pages.clone())
-        };
-        let zones = zones.into_iter().map(place).collect();
-        (base + pages <= USER_PAGES).then_some(Packed { zones, pages })
-    }
-
-    /// Returns how many pages move.
-    pub fn pages(&self) -> u64 {
-        self.pages
-    }
-
-    /// Returns how many zones move.
-    pub fn zones(&self) -> u64 {
-        self.zones.len() as u64
-    }
-
-    /// Returns over how many regions the pages are spread.
-    pub fn regions(&self) -> u64 {
+        zones.sort_by_key(|(_, zone)| zone.begin);
+        let mut room = Room::default();
+        let mut places: Vec<(u32, u64, Vec<u64>)> = Vec::new();
+        for (number, zone) in &zones {
+            let end = zone.end.filter(|_| !zone.forked);
+            places.push((*number, room.take(zone.pages.len() as u64, zone.begin, end), zone.pages.clone()));
+        }
+        let lowest = zones.iter().filter_map(|(_, zone)| zone.pages.first()).min()?;
+        let base = gap(mapped, *lowest, room.top);
+        places.iter_mut().for_each(|(_, place, _)| *place += base);
         let mut regions: Vec<u64> =
-            self.zones.iter().flat_map(|(_, _, pages)| pages.iter().map(|page| page / REGION)).collect();
+            most.iter().flat_map(|(_, zone)| zone.pages.iter().map(|page| page / REGION)).collect();
         regions.sort_unstable();
         regions.dedup();
-        regions.len() as u64
+        let pages = most.iter().map(|(_, zone)| zone.pages.len() as u64).sum();
+        let most = (most.len() as u64, pages, regions.len() as u64);
+        (base + room.top <= USER_PAGES).then_some(Packed { zones: places, most })
+    }
+
+    /// Returns how many pages there are at the most.
+    pub fn pages(&self) -> u64 {
+        self.most.1
+    }
+
+    /// Returns how many zones have them.
+    pub fn zones(&self) -> u64 {
+        self.most.0
+    }
+
+    /// Returns over how many regions they are spread.
+    pub fn regions(&self) -> u64 {
+        self.most.2
     }
 }
 
@@ -169,7 +224,8 @@ mod tests {
         let zone = |pages: &[u64]| Zone::with(0, None, pages);
         let (first, second) = (zone(&[10 * REGION + 7, 15 * REGION]), zone(&[30 * REGION + 1]));
         let mapped = [(10 * REGION, 20 * REGION), (30 * REGION, 31 * REGION)];
-        let packed = Packed::new(&[(4, &second), (2, &first)], &mapped).expect("pages move");
+        let zones = [(2, &first), (4, &second)];
+        let packed = Packed::new(&zones, &zones, &mapped).expect("pages move");
         assert_eq!((packed.pages(), packed.zones(), packed.regions()), (3, 2, 3));
         let base = packed.zones[0].1;
         let zones = packed.zones.iter();
@@ -179,6 +235,15 @@ mod tests {
         assert_eq!(places.part(4, 30 * REGION, 31 * REGION), Some((base + 2, 1)));
         assert_eq!(places.part(2, 11 * REGION, 12 * REGION), Some((base + 1, 0)), "nothing is touched there");
         assert_eq!(places.part(3, 0, 1), None, "it stays");
+    }
+
+    #[test]
+    fn zones_that_have_ended_leave_their_place_to_others() {
+        let mut room = Room::default();
+        assert_eq!([room.take(3, 1, Some(5)), room.take(4, 2, None), room.take(2, 3, Some(6))], [0, 3, 7]);
+        assert_eq!(room.take(1, 5, Some(9)), 0);
+        assert_eq!(room.take(4, 6, None), 9, "three pages and two are apart");
+        assert_eq!([room.take(3, 9, None), room.take(2, 9, None), room.top], [0, 7, 13]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Layouts that spread few pages over many tables, and arenas of an allocator.
 //!
-//! Zones count while they live. Those move that are there at the moment at which packing saves the
-//! most tables, so that no table is saved twice.
+//! Zones count while they live: the most tables that packing saves at one moment are told. A table
+//! that a zone makes again each time it is mapped is not saved by packing: memory that comes and
+//! goes should stay.
 use super::super::advice::{Rejected, To};
 use super::pack::Packed;
 use super::seen::REGION;
@@ -64,7 +65,7 @@ fn packed(zones: &Zones, told: impl Fn(u32) -> bool, chosen: impl Fn(&Zone) -> b
     let saves = |packed: &Packed| packed.regions() >= packed.pages().div_ceil(REGION) + LEAST;
     let of = |(program, all): (u32, Vec<(u32, &Zone)>)| {
         let layout = &zones.programs[&program];
-        let packed = Packed::new(&at_peak(&all), &layout.mapped).filter(saves)?;
+        let packed = Packed::new(&all, &at_peak(&all), &layout.mapped).filter(saves)?;
         (!layout.sanitized).then_some((program, packed))
     };
     programs.into_iter().filter_map(of).collect()

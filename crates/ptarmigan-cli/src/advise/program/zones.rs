@@ -36,6 +36,8 @@ pub struct Zone {
     pub movable: bool,
     /// It is an arena of the C library's allocator.
     pub arena: bool,
+    /// A fork has copied it, so that its addresses may be in use after its end.
+    pub forked: bool,
     /// The touched pages in order, of arenas and sparse zones that may be packed.
     pub pages: Vec<u64>,
     space: usize,
@@ -135,6 +137,9 @@ impl<'t> Walk<'t> {
         match self.trace.rare[rare as usize] {
             Kind::Clone { child, kind: CloneKind::Fork } => {
                 let copy = Space { tasks: 1, last: None, ..self.spaces[space].clone() };
+                for (_, zone) in copy.parts.values() {
+                    self.found.zones[*zone as usize].forked = true;
+                }
                 self.space_of[child as usize] = self.spaces.len();
                 self.spaces.push(copy);
             }

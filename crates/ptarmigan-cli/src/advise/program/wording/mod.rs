@@ -10,6 +10,7 @@ use super::super::facts::Facts;
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::rejected::not;
+use super::spread::SPARSE_LAYOUT;
 use crate::page_prices::PagePrices;
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::{Count, Failure, Time};
@@ -43,6 +44,16 @@ struct Proposal {
     seconds: Option<f64>,
     /// Processes live longer with it: more tables at once are the price.
     raises_peak: bool,
+}
+
+/// Returns the savings of a change as far as they count. A denser layout does not save the tables
+/// that memory makes again each time it is mapped, but for those that it saves at once.
+fn credited(kind: &str, saved: Saved) -> Saved {
+    if kind != SPARSE_LAYOUT {
+        return saved;
+    }
+    let at_once = saved.tables_peak.max(saved.tables_at_end).max(0);
+    Saved { tables_made: saved.tables_made.min(at_once), ..saved }
 }
 
 /// All that the verdicts are made of.
@@ -117,7 +128,7 @@ impl Look<'_> {
         };
         // Whether it pays is a matter of counts, which one replay shows, or of recorded seconds.
         let once = more_faults(Figures::of(&[self.measure.once(self.side(&corrected))?]));
-        let saved = Saved::between(self.whole, &once);
+        let saved = credited(kind, Saved::between(self.whole, &once));
         let seconds = seconds.filter(|seconds| *seconds >= LEAST_SECONDS);
         let judged = match raises_peak {
             true => Saved { tables_peak: saved.tables_peak.max(0), ..saved.clone() },
@@ -129,7 +140,7 @@ impl Look<'_> {
         let Compared { without, with, saved, .. } =
             self.measure.compare(self.side(self.recorded), self.side(&corrected))?;
         let with = more_faults(with);
-        let saved = Saved { faults: saved.faults - faults_as_calls as i64, ..saved };
+        let saved = credited(kind, Saved { faults: saved.faults - faults_as_calls as i64, ..saved });
         // All rounds are slower: it costs more than it saves, whatever the counts say.
         if saved.slows() && seconds.is_none() {
             return Ok(not(kind, format!("{title}: {}", saved.reason(&without))));
