@@ -14,6 +14,9 @@ const WRAPPERS: [&str; 30] = [
     "sudo", "tcsh", "time", "timeout", "xargs", "zsh",
 ];
 
+/// Shells, which run scripts.
+const SHELLS: [&str; 7] = ["ash", "bash", "busybox", "dash", "ksh", "sh", "zsh"];
+
 /// Calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTime {
@@ -77,6 +80,14 @@ impl ProgramFacts {
         (faults * 0.9..=faults * 3.0).contains(&waits) && self.faults > 0
     }
 
+    /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script that
+    /// is started by its own name has that.
+    pub fn is_shell(&self) -> bool {
+        let is = |name: &str| SHELLS.contains(&name);
+        let programs = self.mappings.iter().filter(|mapping| mapping.object == Object::Program);
+        is(&self.name) || programs.filter_map(|mapping| mapping.name.as_deref()).any(is)
+    }
+
     /// Returns the time of its forks, `vfork` included.
     pub fn fork_time(&self) -> CallTime {
         let sum = |call| self.calls.get(&call).copied().unwrap_or_default();
@@ -97,6 +108,7 @@ pub struct ForkFacts {
 }
 
 /// Facts about all programs.
+#[derive(Default)]
 pub struct Facts {
     /// The programs, in the order of their first start.
     pub programs: Vec<ProgramFacts>,
@@ -204,6 +216,18 @@ impl Facts {
         self.programs.iter().find(|program| program.name == name)
     }
 
+    /// Lists the names of the first programs that were started.
+    pub fn some_names(&self) -> String {
+        let started = self.programs.iter().filter(|program| program.starts > 0);
+        let some = if started.clone().next().is_some() {
+            started.collect()
+        } else {
+            self.programs.iter().collect::<Vec<_>>()
+        };
+        let names: Vec<&str> = some.into_iter().map(|program| program.name.as_str()).take(4).collect();
+        names.join(", ")
+    }
+
     /// Returns the nanoseconds of a task's first `execve`, if it was timed.
     pub fn exec_ns(&self, task: u32) -> Option<u64> {
         self.exec_ns.get(&task).copied()
@@ -252,23 +276,24 @@ impl Facts {
         let all: u64 = callers.values().sum();
         let known = callers.iter().filter_map(|(place, n)| Some(((*place)?, *n)));
         let (place, most) = known.max_by_key(|(place, n)| (*n, std::cmp::Reverse(*place)))?;
-        let found = symbols.place(place);
-        let Some(function) = found.function else {
-            let module = symbols.text(found.module?);
-            return Some((
-                format!("a function of {module} without a symbol"),
-                most as f64 / all.max(1) as f64,
-            ));
-        };
-        let mut text = symbols.text(function).to_owned();
-        if let Some(file) = found.file {
-            let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
-            text += &format!(" ({}{line})", symbols.text(file));
-        } else if let Some(module) = found.module {
-            text += &format!(" in {}", symbols.text(module));
-        }
-        Some((text, most as f64 / all.max(1) as f64))
+        Some((place_text(place, symbols)?, most as f64 / all.max(1) as f64))
     }
+}
+
+/// Names a place: "load (store.c:12)". `None` if neither its function nor its file is known.
+pub fn place_text(place: PlaceId, symbols: &Symbols) -> Option<String> {
+    let found = symbols.place(place);
+    let Some(function) = found.function else {
+        return Some(format!("a function of {} without a symbol", symbols.text(found.module?)));
+    };
+    let mut text = symbols.text(function).to_owned();
+    if let Some(file) = found.file {
+        let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
+        text += &format!(" ({}{line})", symbols.text(file));
+    } else if let Some(module) = found.module {
+        text += &format!(" in {}", symbols.text(module));
+    }
+    Some(text)
 }
 
 impl Walk<'_> {

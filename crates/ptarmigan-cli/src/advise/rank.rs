@@ -14,6 +14,9 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
         "shared-memory" => &["fault", "fork", "exit"],
         "vfork" => &["fork", "execve", "exit", "fault"],
         "fork-memory" => &["fork", "exit", "fault"],
+        "churn" => &["fault", "mmap", "munmap", "madvise", "brk"],
+        "sharing-lost" => &["fault"],
+        "subshells" => &["fork", "exit", "fault"],
         "pooler" => &["fork", "exit", "fault", "execve"],
         kind if MEMORY.contains(&kind) => &[],
         _ => return None,
@@ -26,7 +29,11 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
     for one in advice.iter_mut().filter(|one| one.to == To::Program) {
         let part = one.saved.faults as f64 / one.without.faults.max(1) as f64;
         let of_faults = causes.fault_seconds.filter(|_| part > 0.0).map(|all| all * part);
-        one.details.seconds = one.details.seconds.or(of_faults);
+        // Huge pages have prices of their own, where they were measured.
+        if one.linux.is_none() {
+            one.details.seconds =
+                one.details.seconds.or(of_faults.map(|_| 0.0)).map(|s| s + of_faults.unwrap_or(0.0));
+        }
     }
     if let Some((kind, count, seconds)) = unexplained(advice, causes) {
         let small = |one: &mut Advice| {

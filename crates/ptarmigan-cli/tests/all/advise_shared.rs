@@ -157,7 +157,7 @@ fn a_server_forking_per_connection_should_keep_processes() {
 fn children_that_stay_or_start_a_program_need_no_pooler() {
     let report = advice(&server("stay", "server", SHARED, 60, 60).0, &[]);
     let why = reason(&report, "pooler");
-    assert_eq!(why, "server forked 60 times for processes that share its memory, at most 60 at once");
+    assert_eq!(why, "server forked 60 times for processes that do its work, at most 60 at once");
     let mut events = vec![(0, shared(BASE, 10 * REGION)), (0, write(BASE))];
     for child in 1..=60 {
         events.extend([(0, fork(child)), (child, write(BASE)), (child, EXEC), (child, EXIT)]);

@@ -3,6 +3,7 @@
 mod advise;
 mod advise_causes;
 mod advise_check;
+mod advise_children;
 mod advise_churn;
 mod advise_forks;
 mod advise_huge;

@@ -512,6 +512,14 @@ impl Churn {
         }
     }
 
+    /// Returns the faults that come back, the calls that are not needed, and the mappings made
+    /// again, by the number of the program.
+    pub fn cases(&self) -> impl Iterator<Item = (u32, u64)> {
+        let comes = |comes: &Comes| comes.faults + comes.calls.values().sum::<u64>();
+        let programs = self.programs.iter().map(move |(number, one)| (*number, comes(one)));
+        programs.chain(self.again.iter().map(|(number, again)| (*number, again.times)))
+    }
+
     /// Returns whether the memory of a program was followed to its end.
     pub fn is_followed(&self, number: u32) -> bool {
         !self.lost.contains(&number)

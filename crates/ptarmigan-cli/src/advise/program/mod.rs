@@ -6,15 +6,19 @@
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
 //! * `churn` follows memory that comes back, with `pool` and `page_set`.
 //! * `library` counts the large pages that the library has in the recording as it is.
-//! * `huge`, `empty`, `shared`, `pooler`, `forks`, `zones` with `pack` and `spread`, and `share`
-//!   each find one kind; `switches` names the switches of allocators.
+//! * `huge`, `empty`, `shared`, `pooler`, `subshells`, `sharing`, `forks`, `zones` with `pack` and
+//!   `spread`, and `share` each find one kind.
+//! * `switches` names the switches of allocators, and `languages` the ways to start children.
+//! * `needs` counts the cases of each kind, for the comparison with a second recording.
 //! * `wording` puts their findings into words, by program, and weighs them.
 mod churn;
 mod edit;
 mod empty;
 mod forks;
 mod huge;
+mod languages;
 mod library;
+mod needs;
 mod pack;
 mod page_set;
 mod pool;
@@ -23,7 +27,9 @@ mod rejected;
 mod seen;
 mod share;
 mod shared;
+mod sharing;
 mod spread;
+mod subshells;
 mod survey;
 mod switches;
 mod wording;
@@ -39,6 +45,7 @@ use churn::Churn;
 use empty::EmptyTables;
 use forks::ForkSizes;
 use huge::{HugeRegions, LeftOut};
+pub use needs::Needs;
 use pooler::Servers;
 use ptarmigan_replay::SoloTrace;
 use ptarmigan_term::Failure;
@@ -46,9 +53,19 @@ use rejected::Unfit;
 use seen::{All, Finder};
 use share::Forks;
 use shared::SharedMappings;
+use sharing::SharingLost;
 use std::collections::HashSet;
+use subshells::Subshells;
 use wording::Look;
 use zones::Zones;
+
+/// The advice to the author of a program.
+pub struct Found {
+    /// The result for each kind.
+    pub verdicts: Vec<Verdict>,
+    /// The cases of each kind.
+    pub needs: Needs,
+}
 
 /// Looks for advice to the author of a recorded program.
 ///
@@ -60,23 +77,40 @@ pub fn advise(
     whole: &Figures,
     measure: &Measure,
     prices: Option<PagePrices>,
-) -> Result<Vec<Verdict>, Failure> {
+) -> Result<Found, Failure> {
     let trace = recorded.trace();
     measure.say("looking at the program");
     let shares = Forks::of(trace);
     let starters = shares.starters();
     let growers = facts.numbers(|program| switches::grows(&program.runtimes));
     let mut huge = HugeRegions::new(trace.access_unknown, starters.clone(), growers.clone(), LeftOut::new());
-    let (mut empty, mut zones) = (EmptyTables::default(), Zones::default());
+    let (mut empty, zones) = (EmptyTables::default(), Zones::of(trace));
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
+    let (mut sharing, subshells) = (SharingLost::new(facts, trace), Subshells::of(trace, facts));
     let mut churn = Churn::new(trace.access_unknown);
     let mut all: Vec<&mut dyn Finder> =
-        vec![&mut churn, &mut huge, &mut empty, &mut zones, &mut shared, &mut servers, &mut sizes];
+        vec![&mut churn, &mut huge, &mut empty, &mut shared, &mut servers, &mut sizes, &mut sharing];
     survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
     huge.finish();
+    sharing.finish();
     let look = Look { recorded, facts, whole, measure, prices };
     let (huge, unfit) = without_unfit(&look, huge, &starters, growers)?;
+    let mut needs = Needs::default();
+    let mut add = |kind, program: usize, cases| needs.add(kind, &facts.programs[program].name, cases);
+    huge.spots.iter().for_each(|spot| add("huge-pages", facts.program(spot.program), 1));
+    churn.cases().for_each(|(number, cases)| add("churn", facts.program(number), cases));
+    shared.processes().into_iter().for_each(|(program, processes)| add("shared-memory", program, processes));
+    servers.found().values().for_each(|server| add("pooler", server.program, server.children));
+    empty.regions().into_iter().for_each(|(number, n)| add("empty-tables", facts.program(number), n));
+    for found in [spread::sparse(&zones, |_| true), spread::arenas(&zones, |_| true)].iter().flatten() {
+        found.regions().for_each(|(number, regions)| add(found.kind, facts.program(number), regions));
+    }
+    // A small process that forks as often has fewer of its pages copied.
+    sizes.starting().for_each(|(program, pages)| add("vfork", program, pages));
+    sharing.programs.iter().for_each(|(program, lost)| add("sharing-lost", *program, lost.copies));
+    subshells.shells.iter().for_each(|(program, of)| add("subshells", *program, of.forks));
+    sizes.programs.iter().for_each(|(program, copied)| add("fork-memory", *program, copied.pages));
     let mut verdicts = vec![
         look.churn(&churn)?,
         look.huge(&huge, unfit)?,
@@ -89,7 +123,9 @@ pub fn advise(
     verdicts.extend(look.mapped_again(&churn)?);
     verdicts.extend(look.share(&shares, &sizes)?);
     verdicts.extend(look.forks(&sizes)?);
-    Ok(verdicts)
+    verdicts.extend(look.sharing(&sharing)?);
+    verdicts.push(look.subshells(&subshells)?);
+    Ok(Found { verdicts, needs })
 }
 
 /// Looks once more for huge pages if regions are to be left out: those that a program forks and
@@ -153,7 +189,7 @@ mod tests {
         prices.rounds.fill(middle);
         (prices.new.small, prices.new.huge) = (1000.0, new * 1000.0);
         let mut verdicts = advise(&recorded, &facts, &whole, &measure, Some(prices)).unwrap();
-        verdicts.swap_remove(0)
+        verdicts.verdicts.swap_remove(0)
     }
 
     fn advised(verdict: Verdict) -> Advice {

@@ -303,6 +303,12 @@ impl SharedMappings<'_> {
         files.max_by_key(|object| object.tables)
     }
 
+    /// Returns how many processes of each program fill tables for those.
+    pub fn processes(&self) -> BTreeMap<usize, u64> {
+        let objects: Vec<&SharedObject> = self.found().iter().map(|at| &self.objects[*at]).collect();
+        spaces_by_program(&objects)
+    }
+
     /// Returns the recording with huge pages for some objects, and how many faults of it are calls
     /// there, or left out: the first ones of each huge page.
     pub fn rewrite(&self, trace: &Trace, chosen: &BTreeSet<usize>) -> (Trace, u64) {

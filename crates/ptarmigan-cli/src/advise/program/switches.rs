@@ -30,11 +30,17 @@ pub fn unknown_heap() -> String {
     format!("if the heap is glibc's: {GLIBC}, with which it grows in whole 2 MiB")
 }
 
-/// Returns the runtime that maps all memory of a program and decides where it is, as a part of a
-/// sentence.
+/// Returns the runtime or allocator that maps the memory of a program and decides where it is, as a
+/// part of a sentence.
 pub fn lays_out(runtimes: &BTreeSet<Runtime>) -> Option<&'static str> {
-    let known =
-        [(Runtime::Jvm, "the Java virtual machine"), (Runtime::Go, "Go's runtime"), (Runtime::V8, "V8")];
+    let known = [
+        (Runtime::Jvm, "the Java virtual machine"),
+        (Runtime::Go, "Go's runtime"),
+        (Runtime::V8, "V8"),
+        (Runtime::Jemalloc, "jemalloc"),
+        (Runtime::Tcmalloc, "tcmalloc"),
+        (Runtime::Mimalloc, "mimalloc"),
+    ];
     known.into_iter().find_map(|(runtime, name)| runtimes.contains(&runtime).then_some(name))
 }
 

@@ -1,5 +1,5 @@
 //! Advice on memory: empty tables, layouts, arenas, and shared memory.
-use super::super::super::advice::{Details, MappingPlace, Rejected, Verdict};
+use super::super::super::advice::{Advice, Details, MappingPlace, Rejected, Verdict};
 use super::super::empty::EmptyTables;
 use super::super::pack;
 use super::super::rejected::not;
@@ -13,9 +13,20 @@ use ptarmigan_term::{Bytes, Failure};
 use ptarmigan_trace::{Call, Cause, Runtime};
 use std::collections::BTreeSet;
 
+/// The least part of the tables, at the peak or at the end, that a denser layout has to save.
+const LEAST_PART: f64 = 0.1;
+
 /// The words for a number of tables and their bytes.
 fn tables(n: u64) -> String {
     format!("{} ({})", several(n, "table"), Bytes(n << PAGE))
+}
+
+/// Returns whether a denser layout saves a part of the tables that is worth a change of the program.
+/// Tables that are made again and again are another matter.
+fn is_much(advice: &Advice) -> bool {
+    let Advice { saved, without, .. } = advice;
+    let much = |saved: i64, of: u64| saved as f64 >= of as f64 * LEAST_PART;
+    much(saved.tables_peak, without.tables_peak) || much(saved.tables_at_end, without.tables_at_end)
 }
 
 impl Look<'_> {
@@ -125,19 +136,30 @@ impl Look<'_> {
         let programs = self.by_program(found.regions());
         let title = found.title();
         let PackableZones { kind, how, programs: packed } = found;
-        self.weigh(Proposal {
+        let verdict = self.weigh(Proposal {
             kind,
             title: format!("{title}: {}", list(&programs, false)),
             before: String::new(),
             how: how.to_owned(),
             not_measured: "what the data structures cost that keep pages together, and locks that are \
-                           shared then; zones that mremap moves, or that hold files, stay where they are."
+                           shared then; stacks of threads, and zones that mremap moves or that hold files, stay \
+                           where they are."
                 .to_owned(),
             corrected: pack::pack(self.recorded.trace(), &packed),
             faults_as_calls: 0,
             details: Details { programs, ..Details::default() },
             seconds: None,
             raises_peak: false,
+        })?;
+        Ok(match verdict {
+            Verdict::Advised(advice) if kind == spread::SPARSE_LAYOUT && !is_much(&advice) => not(
+                kind,
+                format!(
+                    "{}: less than a tenth of the tables at the peak, and of those at the end of programs",
+                    advice.title
+                ),
+            ),
+            verdict => verdict,
         })
     }
 

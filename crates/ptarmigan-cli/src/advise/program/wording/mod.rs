@@ -1,4 +1,5 @@
 //! Puts findings into words, by program, and weighs them with a replay.
+mod children;
 mod churn;
 mod forks;
 mod huge;
@@ -10,6 +11,7 @@ use super::super::facts::Facts;
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::rejected::not;
+use super::spread::SPARSE_LAYOUT;
 use crate::page_prices::PagePrices;
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::{Count, Failure, Time};
@@ -24,6 +26,10 @@ const LEAST_SECONDS: f64 = 0.005;
 
 /// The least part of a program's work that makes a function worth naming.
 const LEAST_CALLER: f64 = 0.1;
+
+/// Says why a recording without the access of faults does not decide, as the end of a sentence.
+const UNSEEN_WRITES: &str = "this recording does not show: it does not tell writes from reads, which one by \
+                             tracefs does (as root)";
 
 /// A change of a program that may pay.
 struct Proposal {
@@ -42,6 +48,16 @@ struct Proposal {
     seconds: Option<f64>,
     /// Processes or memory live longer with it: more tables at once are the price.
     raises_peak: bool,
+}
+
+/// Returns the savings of a change as far as they count. A denser layout does not save the tables
+/// that memory makes again each time it is mapped, but for those that it saves at once.
+fn credited(kind: &str, saved: Saved) -> Saved {
+    if kind != SPARSE_LAYOUT {
+        return saved;
+    }
+    let at_once = saved.tables_peak.max(saved.tables_at_end).max(0);
+    Saved { tables_made: saved.tables_made.min(at_once), ..saved }
 }
 
 /// All that the verdicts are made of.
@@ -124,6 +140,7 @@ impl Look<'_> {
         let mut counted = Saved::between(self.whole, &once);
         counted.forget_times();
         let saved = Saved { faults: counted.faults - faults_as_calls as i64, ..counted.clone() };
+        let saved = credited(kind, saved);
         let seconds = seconds.filter(|seconds| *seconds >= LEAST_SECONDS);
         let judged = match raises_peak {
             true => Saved {
@@ -142,7 +159,7 @@ impl Look<'_> {
             false => Compared { without: self.whole.clone(), saved: counted, with: once },
         };
         let with = more_faults(with);
-        let saved = Saved { faults: saved.faults - faults_as_calls as i64, ..saved };
+        let saved = credited(kind, Saved { faults: saved.faults - faults_as_calls as i64, ..saved });
         // All rounds are slower: it costs more than it saves, whatever the counts say.
         if saved.slows() && seconds.is_none() {
             return Ok(not(kind, format!("{title}: {}", saved.reason(&without))));
