@@ -1,5 +1,5 @@
 /* Symptom: virtual memory and page tables of a server grow by an arena for each thread.
- * Cure: MALLOC_ARENA_MAX.
+ * Cure: MALLOC_ARENA_MAX. Stacks are small, so that they share their tables.
  * Threads: odoo/odoo#42306, youtube/cobalt#508, toyota-connected/ivi-homescreen#610 */
 #include "complaint.h"
 
@@ -19,9 +19,12 @@ static void *serve(void *unused) {
 
 int main(void) {
     pthread_t thread[THREADS];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 64ul << 10);
     pthread_barrier_init(&all, 0, THREADS);
     for (int i = 0; i < THREADS; i++)
-        pthread_create(&thread[i], 0, serve, 0);
+        pthread_create(&thread[i], &attributes, serve, 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(thread[i], 0);
     return 0;

@@ -33,7 +33,14 @@ static void *checked(void *memory, const char *what) {
 
 /* Maps private memory. */
 static char *map(size_t bytes) {
-    return checked(mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), "mmap");
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    return checked(mmap(0, bytes, PROT_READ | PROT_WRITE, flags, -1, 0), "mmap");
+}
+
+/* Maps private memory with its pages, as a process has it that runs for long. */
+static char *filled(size_t bytes) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+    return checked(mmap(0, bytes, PROT_READ | PROT_WRITE, flags, -1, 0), "mmap");
 }
 
 /* Writes a byte of each page. */

@@ -7,9 +7,11 @@
 #define STATE (8 * MIB)
 
 int main(int count, char **arguments) {
-    char *cache = map(CACHE), *state = map(STATE);
-    touch(cache, CACHE);
-    touch(state, STATE);
+    char *cache = filled(CACHE + 2 * PAGE) + PAGE;
+    /* Holes keep it apart from other mappings, which children write to. */
+    munmap(cache - PAGE, PAGE);
+    munmap(cache + CACHE, PAGE);
+    char *state = filled(STATE);
     if (is_cured(count, arguments))
         madvise(cache, CACHE, MADV_DONTFORK);
     for (int helper = 0; helper < 12; helper++) {

@@ -3,7 +3,7 @@
  * Threads: ydb-platform/ydb#52719, https://lkml.org/lkml/2011/4/15/225, google/gvisor#237 */
 #include "complaint.h"
 
-#define REGIONS 400
+#define REGIONS 100
 
 int main(int count, char **arguments) {
     char *memory = map((REGIONS + 1) * TABLE);
@@ -11,7 +11,7 @@ int main(int count, char **arguments) {
     size_t piece = is_cured(count, arguments) ? TABLE : 32 * PAGE;
     for (int region = 0; region < REGIONS; region++) {
         char *pages = first + region * TABLE;
-        for (size_t at = 0; at < TABLE; at += 32 * PAGE)
+        for (size_t at = 0; at < TABLE; at += 4 * PAGE)
             pages[at] = 1;
         for (size_t at = 0; at < TABLE; at += piece)
             madvise(pages + at, piece, MADV_DONTNEED);

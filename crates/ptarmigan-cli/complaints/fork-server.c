@@ -8,8 +8,7 @@
 
 int main(int count, char **arguments) {
     int each = is_cured(count, arguments) ? INPUTS / 2 : 1;
-    char *shadow = map(SHADOW);
-    touch(shadow, SHADOW);
+    char *shadow = filled(SHADOW);
     for (int input = 0; input < INPUTS; input += each) {
         if (!fork()) {
             for (int i = 0; i < each; i++)

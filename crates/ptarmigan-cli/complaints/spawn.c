@@ -10,7 +10,7 @@ extern char **environ;
 
 int main(int count, char **arguments) {
     char *command[] = {"/bin/true", 0};
-    touch(map(HEAP), HEAP);
+    filled(HEAP);
     for (int i = 0; i < 25; i++) {
         pid_t child;
         if (is_cured(count, arguments))

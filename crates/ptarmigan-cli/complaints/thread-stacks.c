@@ -4,7 +4,7 @@
 #include "complaint.h"
 
 static void *serve(void *unused) {
-    char buffer[12 * PAGE];
+    char buffer[3 * PAGE];
     touch(buffer, sizeof buffer);
     return unused;
 }
@@ -13,7 +13,7 @@ int main(void) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 16 * MIB);
-    for (int batch = 0; batch < 60; batch++) {
+    for (int batch = 0; batch < 100; batch++) {
         pthread_t thread[8];
         for (int i = 0; i < 8; i++)
             pthread_create(&thread[i], &attributes, serve, 0);

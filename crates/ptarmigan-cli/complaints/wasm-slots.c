@@ -10,9 +10,10 @@ static int pooled;
 
 static void *serve(void *unused) {
     char *slot = 0;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     for (int request = 0; request < 1000; request++) {
         if (!slot) {
-            slot = checked(mmap(0, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), "mmap");
+            slot = checked(mmap(0, RESERVED, PROT_NONE, flags, -1, 0), "mmap");
             mprotect(slot, MIB, PROT_READ | PROT_WRITE);
         }
         touch(slot, USED);

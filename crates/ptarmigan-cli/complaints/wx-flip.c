@@ -1,7 +1,7 @@
 /* Symptom: a compiler at run time times out since it marks code writable, then executable.
- * Cure: change the pages that are written, not the whole region.
- * Thread: ruby/ruby#5032
- * The faults of the region are few and once; the calls of mprotect are the time. */
+ * Cure: change the pages that are written, not the whole region. Huge pages for the region leave
+ * mprotect a 512th of the entries.
+ * Thread: ruby/ruby#5032 */
 #include "complaint.h"
 
 #define CODE (16 * MIB)
