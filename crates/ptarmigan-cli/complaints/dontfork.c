@@ -1,4 +1,4 @@
-/* Symptom: helpers of a server with a large cache are slow to fork, and the server copies after each.
+/* Symptom: helpers of a server with a large cache are slow to fork.
  * Cure: MADV_DONTFORK on the cache, which helpers never use.
  * Threads: libuv/libuv#1715 (its last comment), rubyjs/libv8-node#54 */
 #include "complaint.h"

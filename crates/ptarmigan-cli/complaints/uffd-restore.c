@@ -1,5 +1,6 @@
 /* Symptom: a virtual machine that was restored with userfaultfd is slow until its memory is there.
- * Cure: a thread that copies the rest in large pieces. Huge pages do not help: pages come by UFFDIO_COPY.
+ * Cure: a thread that copies the rest in large pieces. Huge pages do not help, since pages come by
+ * UFFDIO_COPY.
  * Threads: cloud-hypervisor/cloud-hypervisor#8150, firecracker-microvm/firecracker#5061 */
 #include "complaint.h"
 #include <linux/userfaultfd.h>

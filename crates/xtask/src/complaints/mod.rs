@@ -29,7 +29,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use table::{Case, Table};
+use table::{Case, Cases};
 
 /// The directory of the programs.
 pub const HOME: &str = "crates/ptarmigan-cli/complaints";
@@ -86,20 +86,25 @@ struct Answered {
 /// Runs the cases and prints the table. Returns whether no case failed.
 fn compare(args: &ComplaintsArgs) -> Result<bool, String> {
     let home = std::env::current_dir().map_err(|e| format!("the current directory: {e}"))?.join(HOME);
-    let table = Table::read(&home.join(LIST))?;
+    let table = Cases::read(&home.join(LIST))?;
     if let Some(name) = args.only.iter().find(|name| table.case.iter().all(|case| case.name() != **name)) {
         return Err(format!("--only {name}: no case of {LIST} has this name"));
     }
     let bench = Bench { recorder: Recorder::new("complaints", args.ptarmigan.as_deref())?, home, args };
     bench.probe()?;
     let chosen = |case: &&Case| {
-        if args.change { case.change } else { args.only.is_empty() || args.only.iter().any(|n| n == case.name()) }
+        if args.change {
+            case.change
+        } else {
+            args.only.is_empty() || args.only.iter().any(|n| n == case.name())
+        }
     };
     let mut have: BTreeMap<&str, bool> = BTreeMap::new();
     let (mut answered, mut left_out, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for case in table.case.iter().filter(chosen) {
         let needs = table.need.iter().filter(|need| case.needs.contains(&need.name));
-        let mut missing = needs.filter(|need| !*have.entry(&need.name).or_insert_with(|| succeeds(&need.have)));
+        let mut missing =
+            needs.filter(|need| !*have.entry(&need.name).or_insert_with(|| succeeds(&need.have)));
         if let Some(need) = missing.next() {
             left_out.push(format!("{} ({})", case.name(), need.name));
             continue;
@@ -144,7 +149,8 @@ impl Answered {
 /// Makes the table: two lines for each case, the complaint and the answer.
 fn report(answered: &[Answered], lines: bool) -> Text {
     let widths = [-2, -13, -5, 9, 9, 9, -15];
-    let mut rows = TextTable::new(&["", "first piece", "", "faults", "predicted", "cured", "prediction"], &widths);
+    let mut rows =
+        TextTable::new(&["", "first piece", "", "faults", "predicted", "cured", "prediction"], &widths);
     let mut right = 0;
     for answer in answered {
         let Answered { case, before, cured } = answer;
@@ -223,6 +229,12 @@ impl Bench<'_> {
             "go" => format!("go build -o {binary} {source}"),
             "sh" => return Ok(vec!["bash".to_owned(), source]),
             "js" => return Ok(vec!["node".to_owned(), source]),
+            "pl" => return Ok(vec!["perl".to_owned(), source]),
+            "java" => {
+                let dir = self.recorder.dir().display().to_string();
+                said(&format!("javac -d {dir} {source}"))?;
+                return Ok(["java", "-cp", &dir, case.name()].map(str::to_owned).to_vec());
+            }
             // What is named python3 may be a script that looks for an interpreter.
             "py" => return Ok(vec![said("python3 -c 'import sys; print(sys.executable)'")?, source]),
             other => return Err(format!("{}: nothing is known to run .{other} with", case.file)),
@@ -231,7 +243,8 @@ impl Bench<'_> {
     }
 
     fn record(&self, trace: &Path, command: &[String]) -> Result<(), String> {
-        let method = self.args.method.to_possible_value().map_or_else(String::new, |m| m.get_name().to_owned());
+        let method =
+            self.args.method.to_possible_value().map_or_else(String::new, |m| m.get_name().to_owned());
         let options = ["--names", "--symbols", "--method", &method];
         let most = Duration::from_secs(self.args.seconds);
         let (status, said) = self.recorder.record(trace, &options, command.iter().map(OsStr::new), most)?;
@@ -302,7 +315,8 @@ mod tests {
         let document = r#"{ "whole": { "faults": 2895776 }, "advice": [] }"#;
         let before = serde_json::from_str(document).unwrap();
         let symptom = "memory of preloaded workers stops being shared, read only".to_owned();
-        let case = Case { file: "short-processes.sh".into(), symptom, first: "none".into(), ..Case::default() };
+        let case =
+            Case { file: "short-processes.sh".into(), symptom, first: "none".into(), ..Case::default() };
         let text = report(&[Answered { case, before, cured: Some(2_895_776) }], true).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.ends_with("1 of 1 answer right\n"), "{text}");

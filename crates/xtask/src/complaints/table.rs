@@ -1,4 +1,4 @@
-//! Reads `crates/ptarmigan-cli/complaints/cases.toml`: the programs, and the answers that are right.
+//! Reads `crates/ptarmigan-cli/complaints/cases.toml`: programs, and the answers that are right.
 use crate::repository;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ const KINDS: [&str; 10] = [
 /// A tool without which a case is left out.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Need {
+pub struct Tool {
     /// The name that cases say.
     pub name: String,
     /// Script that succeeds if it is there.
@@ -72,10 +72,10 @@ pub struct Case {
 /// The table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct Cases {
     /// The needs.
     #[serde(default)]
-    pub need: Vec<Need>,
+    pub need: Vec<Tool>,
     /// The cases, in the order in which they run.
     pub case: Vec<Case>,
 }
@@ -92,7 +92,7 @@ impl Case {
     }
 
     /// Returns the first fault of the row, if it has one.
-    fn fault(&self, table: &Table) -> Option<String> {
+    fn fault(&self, table: &Cases) -> Option<String> {
         let known = |kind: &String| KINDS.contains(&kind.as_str());
         if self.first != NONE && !known(&self.first) {
             return Some(format!("first: {} is no kind of advice and not {NONE}", self.first));
@@ -109,7 +109,7 @@ impl Case {
     }
 }
 
-impl Table {
+impl Cases {
     /// Reads the table at `path`.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Table {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let table: Table = toml::from_str(text).map_err(|err| err.to_string())?;
+        let table: Cases = toml::from_str(text).map_err(|err| err.to_string())?;
         let mut names = BTreeSet::new();
         for case in &table.case {
             if !names.insert(case.name()) {
@@ -139,14 +139,14 @@ mod tests {
     use super::*;
     use crate::complaints::{HOME, LIST};
 
-    fn parse(row: &str) -> Result<Table, String> {
-        Table::parse(&format!("[[case]]\nfile = \"a.c\"\nsymptom = \"slow\"\n{row}"))
+    fn parse(row: &str) -> Result<Cases, String> {
+        Cases::parse(&format!("[[case]]\nfile = \"a.c\"\nsymptom = \"slow\"\n{row}"))
     }
 
     #[test]
     fn each_program_has_its_row() {
         let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(HOME);
-        let table = Table::read(&home.join(LIST)).unwrap();
+        let table = Cases::read(&home.join(LIST)).unwrap();
         let rows: BTreeSet<String> = table.case.iter().map(|case| case.file.clone()).collect();
         let files = std::fs::read_dir(&home).unwrap().flatten();
         let files: BTreeSet<String> = files.map(|f| f.file_name().to_string_lossy().into_owned()).collect();
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn programs_are_short_and_name_their_threads() {
         let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(HOME);
-        for case in Table::read(&home.join(LIST)).unwrap().case {
+        for case in Cases::read(&home.join(LIST)).unwrap().case {
             let text = std::fs::read_to_string(home.join(&case.file)).unwrap();
             assert!(text.lines().count() <= 80, "{}", case.file);
             for part in ["Symptom: ", "Cure: ", "Thread"] {
@@ -175,7 +175,10 @@ mod tests {
             ("first = \"none\"\nheld = true\ncure = [\"x\"]", "held: "),
             ("first = \"none\"\nneeds = [\"go\"]", "its need go"),
             ("first = \"none\"\nwhen = 1", "when"),
-            ("first = \"none\"\n[[case]]\nfile = \"a.py\"\nsymptom = \"\"\nfirst = \"none\"", "two of this name"),
+            (
+                "first = \"none\"\n[[case]]\nfile = \"a.py\"\nsymptom = \"\"\nfirst = \"none\"",
+                "two of this name",
+            ),
         ] {
             let err = parse(row).unwrap_err();
             assert!(err.contains(part), "{err}");

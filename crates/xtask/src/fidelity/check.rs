@@ -146,7 +146,8 @@ impl Checker {
     pub fn replay(&self, cpus: u32, large: bool) -> Result<Found, String> {
         let cpus = cpus.to_string();
         let trace = self.trace();
-        let mut args = vec![OsStr::new("replay"), trace.as_os_str(), OsStr::new("--policy"), OsStr::new(POLICIES)];
+        let mut args =
+            vec![OsStr::new("replay"), trace.as_os_str(), OsStr::new("--policy"), OsStr::new(POLICIES)];
         args.extend(["--sanitize", "--json", "--cpus", &cpus].map(OsStr::new));
         args.extend(large.then_some(OsStr::new("--large-pages")));
         let report: Value = self.recorder.json(&args)?;
