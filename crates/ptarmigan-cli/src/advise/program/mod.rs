@@ -112,8 +112,8 @@ pub fn advise(
     subshells.shells.iter().for_each(|(program, of)| add("subshells", *program, of.forks));
     sizes.programs.iter().for_each(|(program, copied)| add("fork-memory", *program, copied.pages));
     let mut verdicts = vec![
-        look.churn(&churn)?,
         look.huge(&huge, unfit)?,
+        look.churn(&churn)?,
         look.shared(&shared)?,
         look.pooler(&servers)?,
         look.empty(&empty)?,
@@ -188,8 +188,8 @@ mod tests {
         let mut prices = PagePrices { middle, ..PagePrices::default() };
         prices.rounds.fill(middle);
         (prices.new.small, prices.new.huge) = (1000.0, new * 1000.0);
-        let mut verdicts = advise(&recorded, &facts, &whole, &measure, Some(prices)).unwrap();
-        verdicts.verdicts.swap_remove(0)
+        let mut found = advise(&recorded, &facts, &whole, &measure, Some(prices)).unwrap();
+        found.verdicts.swap_remove(0)
     }
 
     fn advised(verdict: Verdict) -> Advice {
