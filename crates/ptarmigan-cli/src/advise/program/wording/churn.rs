@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The least part of a program's faults that come back.
 const LEAST_PART: f64 = 0.05;
-/// The fewest faults of a program that come back.
-const LEAST_FAULTS: u64 = 256;
+/// The fewest faults of a program that come back, or calls that give memory back.
+const LEAST: u64 = 256;
 
 impl Look<'_> {
     /// Advises to keep memory that a program gives back and takes again.
@@ -31,8 +31,9 @@ impl Look<'_> {
         let all: u64 = programs.values().map(|comes| comes.faults).sum();
         programs.retain(|program, comes| {
             let faults = self.facts.programs[*program].faults as f64;
-            let many = comes.faults >= LEAST_FAULTS && comes.faults as f64 >= faults * LEAST_PART;
-            self.is_users(*program) && (many || self.counts(self.call_seconds(*program, comes)))
+            let many = comes.faults >= LEAST && comes.faults as f64 >= faults * LEAST_PART;
+            let often = comes.calls.values().sum::<u64>() >= LEAST;
+            self.is_users(*program) && (many || often && self.counts(self.call_seconds(*program, comes)))
         });
         if programs.is_empty() {
             let reason = match all {
