@@ -7,7 +7,7 @@ use std::path::Path;
 /// The answer of a program that no advice helps.
 pub const NONE: &str = "none";
 /// Kinds of advice to a program.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "huge-pages",
     "shared-memory",
     "pooler",
@@ -18,6 +18,7 @@ const KINDS: [&str; 10] = [
     "arenas",
     "churn",
     "sharing-lost",
+    "subshells",
 ];
 
 /// A tool without which a case is left out.
