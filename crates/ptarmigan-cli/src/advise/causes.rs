@@ -31,7 +31,7 @@ const KNOWN: f64 = 0.9;
 /// The causes that are told.
 const TOLD: usize = 3;
 /// Seconds by which a fault is ranked if no time is known.
-const NOMINAL: f64 = 1e-6;
+pub const NOMINAL: f64 = 1e-6;
 /// Pages that one region of the count of faults has.
 const REGION: u64 = 512;
 /// The most faults of a child that hardly does anything.

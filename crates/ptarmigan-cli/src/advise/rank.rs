@@ -1,9 +1,11 @@
 //! Orders advice by the time that it saves, and rejects advice about a small cause while a larger one
 //! has none.
 use super::advice::{Advice, Rejected, To};
-use super::causes::Causes;
+use super::causes::{Causes, NOMINAL};
 use ptarmigan_term::{Count, Time};
 
+/// Kinds of advice of which the saving is an upper bound.
+const AT_MOST: [&str; 1] = ["sharing-lost"];
 /// Kinds of advice that save memory for tables, not time.
 const MEMORY: [&str; 3] = ["sparse-layout", "arenas", "empty-tables"];
 
@@ -14,6 +16,7 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
         "shared-memory" => &["fault", "fork", "exit"],
         "vfork" => &["fork", "execve", "exit", "fault"],
         "fork-memory" => &["fork", "exit", "fault"],
+        "protect" => &["mprotect"],
         "churn" => &["fault", "mmap", "munmap", "madvise", "brk"],
         "sharing-lost" => &["fault"],
         "subshells" => &["fork", "exit", "fault"],
@@ -23,8 +26,8 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Orders advice: by seconds saved, then by the part of the whole, and advice that may be a loss
-/// last. Moves advice about a small cause to `rejected`.
+/// Orders advice: by seconds saved, then by the part of the whole, and upper bounds and
+/// advice that may be a loss last. Moves advice about a small cause to `rejected`.
 pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Causes) {
     for one in advice.iter_mut().filter(|one| one.to == To::Program) {
         let part = one.saved.faults as f64 / one.without.faults.max(1) as f64;
@@ -53,9 +56,12 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
             rejected.push(Rejected { kind: one.kind, to: To::Program, measured: true, reason });
         }
     }
-    let seconds = |one: &Advice| one.details.seconds.unwrap_or(0.0);
+    let nominal = if causes.fault_seconds.is_none() { NOMINAL } else { 0.0 };
+    let seconds =
+        |one: &Advice| one.details.seconds.unwrap_or(0.0) + one.saved.faults.max(0) as f64 * nominal;
     advice.sort_by(|a, b| {
-        let certain = a.details.uncertain.cmp(&b.details.uncertain);
+        let certain = |one: &Advice| (one.details.uncertain, AT_MOST.contains(&one.kind));
+        let certain = certain(a).cmp(&certain(b));
         let time = || seconds(b).total_cmp(&seconds(a));
         certain.then_with(time).then_with(|| b.value.total_cmp(&a.value))
     });

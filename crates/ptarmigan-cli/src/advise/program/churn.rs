@@ -62,7 +62,7 @@ pub struct Comes {
     pub reserves: u64,
 }
 
-/// Shared memory that a program unmaps and maps again, which may be another part of it.
+/// Files and shared memory that a program unmaps and maps again, maybe another part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Again {
     /// Mappings of a length that was unmapped before.
@@ -86,7 +86,7 @@ struct SpaceMemory {
     /// All pages of the program that keeps its memory.
     there: PageSet,
     heap: Option<Heap>,
-    /// Shared mappings that were unmapped, by their length.
+    /// Mappings of files and shared memory that were unmapped, by their length.
     unmapped: HashMap<u64, u64>,
 }
 
@@ -115,7 +115,7 @@ pub struct Churn {
     changes: Vec<Changed>,
     /// By the number of the program.
     pub programs: HashMap<u32, Comes>,
-    /// Shared memory that is mapped again, by the number of the program.
+    /// Files and shared memory that are mapped again, by the number of the program.
     pub again: HashMap<u32, Again>,
     /// Programs that move memory in a way that is not followed.
     lost: HashSet<u32>,
@@ -305,7 +305,8 @@ impl Churn {
         let keeps_parts = parts.iter().any(has_pages);
         for (part, area) in parts {
             let memory = self.spaces.entry(seen.space).or_default();
-            let shared = area.is_some_and(|area| area.flags.has(AreaFlags::SHARED));
+            let shared = area
+                .is_some_and(|area| area.flags.has(AreaFlags::SHARED) || area.flags.has(AreaFlags::BACKED));
             if let Some(area) = area.filter(|area| keeps_parts && keeps(area)) {
                 let given = memory.keep(part.start, part.pages);
                 kept += given;
@@ -433,7 +434,7 @@ impl Churn {
             comes.reserves += u64::from(!stack && wanted == Prot(0));
             return if has == Some(wanted) { Vec::new() } else { vec![protect(Place { start: at, pages })] };
         }
-        if has(MapFlags::SHARED)
+        if (has(MapFlags::SHARED) || !has(MapFlags::ANON))
             && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
         {
             *left -= 1;

@@ -6,7 +6,7 @@
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
 //! * `churn` follows memory that comes back, with `pool` and `page_set`.
 //! * `library` counts the large pages that the library has in the recording as it is.
-//! * `huge`, `empty`, `shared`, `pooler`, `subshells`, `sharing`, `forks`, `zones` with `pack` and
+//! * `huge`, `empty`, `shared`, `protect`, `pooler`, `subshells`, `sharing`, `forks`, `zones` with `pack` and
 //!   `spread`, and `share` each find one kind.
 //! * `switches` names the switches of allocators, and `languages` the ways to start children.
 //! * `needs` counts the cases of each kind, for the comparison with a second recording.
@@ -23,6 +23,7 @@ mod pack;
 mod page_set;
 mod pool;
 mod pooler;
+mod protect;
 mod rejected;
 mod seen;
 mod share;
@@ -47,6 +48,7 @@ use forks::ForkSizes;
 use huge::{HugeRegions, LeftOut};
 pub use needs::Needs;
 use pooler::Servers;
+use protect::Protections;
 use ptarmigan_replay::SoloTrace;
 use ptarmigan_term::Failure;
 use rejected::Unfit;
@@ -88,9 +90,17 @@ pub fn advise(
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
     let (mut sharing, subshells) = (SharingLost::new(facts, trace), Subshells::of(trace, facts));
-    let mut churn = Churn::new(trace.access_unknown);
-    let mut all: Vec<&mut dyn Finder> =
-        vec![&mut churn, &mut huge, &mut empty, &mut shared, &mut servers, &mut sizes, &mut sharing];
+    let (mut churn, mut protections) = (Churn::new(trace.access_unknown), Protections::default());
+    let mut all: Vec<&mut dyn Finder> = vec![
+        &mut churn,
+        &mut protections,
+        &mut huge,
+        &mut empty,
+        &mut shared,
+        &mut servers,
+        &mut sizes,
+        &mut sharing,
+    ];
     survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
     huge.finish();
     sharing.finish();
@@ -99,6 +109,7 @@ pub fn advise(
     let mut needs = Needs::default();
     let mut add = |kind, program: usize, cases| needs.add(kind, &facts.programs[program].name, cases);
     huge.spots.iter().for_each(|spot| add("huge-pages", facts.program(spot.program), 1));
+    protections.programs.iter().for_each(|(number, of)| add("protect", facts.program(*number), of.pages));
     churn.cases().for_each(|(number, cases)| add("churn", facts.program(number), cases));
     shared.processes().into_iter().for_each(|(program, processes)| add("shared-memory", program, processes));
     servers.found().values().for_each(|server| add("pooler", server.program, server.children));
@@ -121,6 +132,7 @@ pub fn advise(
         look.spread(spread::arenas(&zones, |number| look.is_told(number)))?,
     ];
     verdicts.extend(look.mapped_again(&churn)?);
+    verdicts.extend(look.protect(&protections)?);
     verdicts.extend(look.share(&shares, &sizes)?);
     verdicts.extend(look.forks(&sizes)?);
     verdicts.extend(look.sharing(&sharing)?);

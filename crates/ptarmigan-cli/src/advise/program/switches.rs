@@ -90,6 +90,8 @@ pub struct Returning {
     pub stacks: bool,
     /// The program reserves it and opens parts of it.
     pub own: bool,
+    /// `madvise` gives most of it back.
+    pub advised: bool,
     /// The longest range that is given back, in bytes.
     pub longest: u64,
     /// The most bytes that would be kept.
@@ -98,7 +100,7 @@ pub struct Returning {
 
 /// Returns how an owner keeps memory that the program frees, as a part of a sentence.
 pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
-    let Returning { heap, stacks, own, longest, kept } = memory;
+    let Returning { heap, stacks, own, advised, longest, kept } = memory;
     // malloc takes what is longer than the threshold from mmap, whose own bound is 32 MiB.
     let threshold = longest.saturating_mul(2).next_power_of_two().max(32 << 20);
     let trim = kept.saturating_mul(2).next_power_of_two().max(threshold);
@@ -113,6 +115,8 @@ pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
             kept.saturating_mul(2).next_power_of_two()
         ),
         Some(Runtime::Glibc | Runtime::Musl) | None if own => POOL.to_owned(),
+        // free() does it for the arenas of threads alone.
+        Some(Runtime::Glibc) if advised && heap => "call malloc_trim less often".to_owned(),
         Some(Runtime::Glibc) if heap => format!("glibc's malloc: {malloc}"),
         Some(Runtime::Glibc | Runtime::Python) => format!("if glibc's malloc maps it: {malloc}"),
         Some(Runtime::Jemalloc) => {

@@ -15,6 +15,9 @@ const LEAST_PART: f64 = 0.05;
 /// The fewest faults of a program that come back, or calls that give memory back.
 const LEAST: u64 = 256;
 
+/// Bytes that a program may have more at its peak, beside twice as much.
+const MORE: u64 = 64 << 20;
+
 impl Look<'_> {
     /// Advises to keep memory that a program gives back and takes again.
     ///
@@ -46,6 +49,14 @@ impl Look<'_> {
         let back: u64 = programs.values().map(|comes| comes.faults).sum();
         let count = |comes: &Comes| if back > 0 { comes.faults } else { comes.calls.values().sum() };
         let shares = self.shares(programs.iter().map(|(program, comes)| (*program, count(comes), None)));
+        let (most, kept) = (found.recorded.most << PAGE, found.kept.most << PAGE);
+        // Calls alone are no reason to keep what nobody needs again.
+        let bound = if back > 0 { most * 2 + MORE } else { most + most / 8 };
+        if kept > bound {
+            let what =
+                format!("memory that {} would keep takes {} at most", list(&shares, false), Bytes(kept));
+            return Ok(not(kind, format!("{what}, instead of {}", Bytes(most))));
+        }
         let mut calls: BTreeMap<Call, u64> = BTreeMap::new();
         for (call, n) in programs.values().flat_map(|comes| &comes.calls) {
             *calls.entry(*call).or_default() += n;
@@ -73,11 +84,7 @@ impl Look<'_> {
         if let Some((call, giver)) = giver {
             before += &format!("Most {} by {giver}. ", call.name());
         }
-        before += &format!(
-            "Private memory is at most {} instead of {}. ",
-            Bytes(found.kept.most << PAGE),
-            Bytes(found.recorded.most << PAGE)
-        );
+        before += &format!("Private memory is at most {} instead of {}. ", Bytes(kept), Bytes(most));
         let hows: BTreeSet<String> =
             programs.iter().map(|(program, comes)| self.how_to_keep(*program, comes)).collect();
         let caller = self.caller(&shares, Cause::Fault);
@@ -109,7 +116,7 @@ impl Look<'_> {
         })
     }
 
-    /// Advises to keep mappings of shared memory that a program unmaps and maps again.
+    /// Advises to keep mappings of files and shared memory that a program unmaps and maps again.
     ///
     /// # Errors
     /// If a replay cannot be set up, or memory runs out.
@@ -130,7 +137,8 @@ impl Look<'_> {
         };
         let all: f64 = counts.iter().map(|(program, (times, ..))| seconds(*program, *times)).sum();
         let shares = self.shares(counts.iter().map(|(program, (times, ..))| (*program, *times, None)));
-        let name = self.facts.mapping(*number, again.start).unwrap_or_else(|| "shared memory".to_owned());
+        let name =
+            self.facts.mapping(*number, again.start).unwrap_or_else(|| "a file or shared memory".to_owned());
         let caller = self.caller(&shares, Cause::Call(Call::Mmap));
         self.weigh(Proposal {
             kind: CHURN,
@@ -145,7 +153,8 @@ impl Look<'_> {
                 Bytes(again.pages << PAGE),
                 Time::from_secs(all)
             ),
-            how: "keep the last mapping, and map larger parts at once.".to_owned(),
+            how: "keep the last mapping, and map larger parts at once; read small files into a buffer that stays."
+                .to_owned(),
             not_measured: "the faults of each mapping, and addresses that the kept mappings take.".to_owned(),
             corrected: self.recorded.trace().clone(),
             faults_as_calls: 0,
@@ -174,6 +183,7 @@ impl Look<'_> {
             heap,
             stacks: most(comes.stacks),
             own: most(comes.reserves),
+            advised: comes.calls.get(&Call::Madvise).is_some_and(|n| *n * 2 > comes.calls.values().sum()),
             longest: comes.longest,
             kept: comes.kept,
         };

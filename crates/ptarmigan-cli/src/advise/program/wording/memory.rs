@@ -2,19 +2,25 @@
 use super::super::super::advice::{Advice, Details, MappingPlace, Rejected, Verdict};
 use super::super::empty::EmptyTables;
 use super::super::pack;
+use super::super::protect::{Protected, Protections};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::shared::{SharedMappings, SharedObject, spaces_by_program};
 use super::super::spread::{self, PackableZones};
 use super::super::switches;
-use super::{Look, Proposal, list};
+use super::{Look, PROTECT, Proposal, list};
 use ptarmigan_term::words::several;
-use ptarmigan_term::{Bytes, Failure};
+use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::{Call, Cause, Runtime};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The least part of the tables, at the peak or at the end, that a denser layout has to save.
 const LEAST_PART: f64 = 0.1;
+
+/// The fewest calls that change protections.
+const LEAST_PROTECTS: u64 = 256;
+/// The fewest present pages of such a call, on average.
+const MANY_PAGES: u64 = 64;
 
 /// The words for a number of tables and their bytes.
 fn tables(n: u64) -> String {
@@ -161,6 +167,66 @@ impl Look<'_> {
             ),
             verdict => verdict,
         })
+    }
+
+    /// Advises to change the protection of fewer pages at once. `None` if calls walk few.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn protect(&self, found: &Protections) -> Result<Option<Verdict>, Failure> {
+        let mut programs: BTreeMap<usize, (u32, Protected)> = BTreeMap::new();
+        for (number, one) in &found.programs {
+            let (first, all) = programs.entry(self.facts.program(*number)).or_insert((*number, *one));
+            if first != number {
+                (all.calls, all.pages) = (all.calls + one.calls, all.pages + one.pages);
+                all.longest = std::cmp::max_by_key(all.longest, one.longest, |longest| longest.1);
+            }
+        }
+        let seconds = |program: usize| {
+            let timed = self.facts.programs[program].calls.get(&Call::Mprotect).copied().unwrap_or_default();
+            timed.ns as f64 / 1e9
+        };
+        programs.retain(|program, (_, of)| {
+            let many = of.calls >= LEAST_PROTECTS && of.pages >= of.calls * MANY_PAGES;
+            self.is_users(*program) && many && self.counts(seconds(*program))
+        });
+        let all: f64 = programs.keys().map(|program| seconds(*program)).sum();
+        let calls: u64 = programs.values().map(|(_, of)| of.calls).sum();
+        let pages: u64 = programs.values().map(|(_, of)| of.pages).sum();
+        let Some((_, (number, of))) = programs.iter().max_by_key(|(_, (_, of))| of.pages) else {
+            return Ok(None);
+        };
+        let (first, length) = of.longest;
+        let place = MappingPlace {
+            program: self.facts.name(*number).to_owned(),
+            mapping: self.facts.mapping(*number, first).unwrap_or_else(|| "memory".to_owned()),
+            address: first << PAGE,
+            bytes: length << PAGE,
+        };
+        let shares = self.shares(programs.iter().map(|(program, (_, of))| (*program, of.calls, None)));
+        let caller = self.caller(&shares, Cause::Call(Call::Mprotect));
+        self.weigh(Proposal {
+            kind: PROTECT,
+            title: format!("change the protection of fewer pages: {} mprotect, by {}", Count(calls), {
+                list(&shares, false)
+            }),
+            before: format!(
+                "Each call changes and flushes all present pages of its range, {} on average. They took {}, of \
+                 which pages that need no change have the most. ",
+                Count(pages / calls),
+                Time::from_secs(all)
+            ),
+            how: "mprotect the pages that are written, not the whole region; a second mapping that stays \
+                  writable; or protection keys (pkey_mprotect once, then pkey_set)."
+                .to_owned(),
+            not_measured: "what a call for a few pages takes.".to_owned(),
+            corrected: self.recorded.trace().clone(),
+            faults_as_calls: 0,
+            details: Details { programs: shares, places: vec![place], caller, ..Details::default() },
+            seconds: Some(all),
+            raises_peak: false,
+        })
+        .map(Some)
     }
 
     /// Says what a file costs that many processes map, as a part of a sentence.

@@ -8,7 +8,7 @@ mod memory;
 use super::super::advice::{Advice, Details, ProgramShare, Rejected, To, Verdict};
 use super::super::expect::{self, Expect, Figure};
 use super::super::facts::Facts;
-use super::super::figures::{Figures, Saved, percent};
+use super::super::figures::{Figures, NOTHING, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::rejected::not;
 use super::spread::SPARSE_LAYOUT;
@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 
 /// The kind of advice on memory that comes back.
 const CHURN: &str = "churn";
+/// The kind of advice on changes of protection.
+const PROTECT: &str = "protect";
 
 /// The least saving of seconds that is advice by itself.
 const LEAST_SECONDS: f64 = 0.005;
@@ -166,7 +168,7 @@ impl Look<'_> {
         }
         let programs: Vec<String> = details.programs.iter().map(|share| share.name.clone()).collect();
         let of_seconds = seconds
-            .filter(|_| kind != CHURN)
+            .filter(|_| ![CHURN, PROTECT].contains(&kind))
             .and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
         let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
         details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
@@ -176,7 +178,15 @@ impl Look<'_> {
             kind,
             to: To::Program,
             title,
-            figure: format!("{before}{}", saved.sentence(&without)),
+            // Where seconds are saved, no count has to be.
+            figure: match saved.sentence(&without) {
+                saves if seconds.is_some() => {
+                    format!("{before}{}", saves.trim_start_matches(NOTHING).trim_start())
+                        .trim_end()
+                        .to_owned()
+                }
+                saves => format!("{before}{saves}"),
+            },
             how,
             not_measured,
             value,
