@@ -59,6 +59,8 @@ pub struct ProgramFacts {
     pub mappings: Vec<Mapping>,
     /// Microseconds of CPU time, in user mode and in the kernel.
     pub cpu: (u64, u64),
+    /// Switches to another task because of a wait.
+    pub waits: u64,
     callers: HashMap<Cause, HashMap<Option<PlaceId>, u64>>,
 }
 
@@ -66,6 +68,13 @@ impl ProgramFacts {
     /// Returns whether it is a program that starts others, such as a shell.
     pub fn is_wrapper(&self) -> bool {
         WRAPPERS.binary_search(&self.name.as_str()).is_ok()
+    }
+
+    /// Returns whether it waited about once for each fault, as with `userfaultfd`: another thread
+    /// brings the page, and waits for the next fault itself. The recording does not have that call.
+    pub fn waits_for_pages(&self) -> bool {
+        let (waits, faults) = (self.waits as f64, self.faults as f64);
+        (faults * 0.9..=faults * 3.0).contains(&waits) && self.faults > 0
     }
 
     /// Returns the time of its forks, `vfork` included.
@@ -179,6 +188,12 @@ impl Facts {
         self.of_number.get(number as usize).copied().unwrap_or(0)
     }
 
+    /// Returns the numbers of programs that are wanted.
+    pub fn numbers(&self, wanted: impl Fn(&ProgramFacts) -> bool) -> HashSet<u32> {
+        let numbers = self.of_number.iter().zip(0_u32..);
+        numbers.filter(|(program, _)| wanted(&self.programs[**program])).map(|(_, number)| number).collect()
+    }
+
     /// Returns the name of the program of a number.
     pub fn name(&self, number: u32) -> &str {
         &self.programs[self.program(number)].name
@@ -238,7 +253,14 @@ impl Facts {
         let known = callers.iter().filter_map(|(place, n)| Some(((*place)?, *n)));
         let (place, most) = known.max_by_key(|(place, n)| (*n, std::cmp::Reverse(*place)))?;
         let found = symbols.place(place);
-        let mut text = symbols.text(found.function?).to_owned();
+        let Some(function) = found.function else {
+            let module = symbols.text(found.module?);
+            return Some((
+                format!("a function of {module} without a symbol"),
+                most as f64 / all.max(1) as f64,
+            ));
+        };
+        let mut text = symbols.text(function).to_owned();
         if let Some(file) = found.file {
             let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
             text += &format!(" ({}{line})", symbols.text(file));
@@ -299,8 +321,9 @@ impl Walk<'_> {
                     fork.1.ns = Some(ns);
                 }
             }
-            Note::Used { user, system, .. } => {
+            Note::Used { user, system, waits, .. } => {
                 of.cpu = (of.cpu.0 + user, of.cpu.1 + system);
+                of.waits += u64::from(waits);
             }
             Note::Mapped { start, pages, object, name } => {
                 let name = name.map(|name| symbols.text(name).to_owned());
@@ -344,8 +367,18 @@ impl Walk<'_> {
             });
             let sum = &mut facts.programs[at];
             let ProgramFacts {
-                faults, forks, tables_at_end, calls, runtimes, mappings, cpu, callers, ..
+                faults,
+                forks,
+                tables_at_end,
+                calls,
+                runtimes,
+                mappings,
+                cpu,
+                waits,
+                callers,
+                ..
             } = one.facts;
+            sum.waits += waits;
             sum.starts += u64::from(one.started);
             (sum.faults, sum.forks) = (sum.faults + faults, sum.forks + forks);
             sum.cpu = (sum.cpu.0 + cpu.0, sum.cpu.1 + cpu.1);

@@ -8,11 +8,13 @@
 //! * `facts` are names, times and mappings of the programs, which no replay knows.
 //! * `expect` says what a second recording should show, and `check` compares one.
 //! * `measure` replays both sides in turns; `figures` are the counts of a replay.
+//! * `causes` lists what takes the time; `rank` orders advice by it.
 //! * `brief` has the advice in short, for `ptarmigan report`.
 //! * `report` is the result, which serialises to the JSON document; `text` prints it.
 mod advice;
 mod args;
 mod brief;
+mod causes;
 mod check;
 mod expect;
 mod facts;
@@ -20,6 +22,7 @@ mod figures;
 mod kernel;
 mod measure;
 mod program;
+mod rank;
 mod report;
 mod text;
 
@@ -28,6 +31,7 @@ pub use brief::{Brief, Effort, brief};
 
 use crate::page_prices::PagePrices;
 use args::{KernelArch, Whom};
+use causes::Causes;
 use check::After;
 use facts::Facts;
 use measure::Measure;
@@ -94,7 +98,8 @@ fn one(
     if args.whom != Whom::Program {
         verdicts.extend(kernel::advise(&recorded, &measure, costs, args.arch == KernelArch::I386Pae)?);
     }
-    let mut report = TraceReport::new(recorded.trace(), whole, run.samples, verdicts);
+    let causes = Causes::of(recorded.trace(), &facts, prices.as_ref());
+    let mut report = TraceReport::new(recorded.trace(), whole, run.samples, verdicts, causes);
     if let Some(path) = &args.check {
         let after = After::new(args.open(path)?, recorded.trace(), &measure)?;
         report.check = Some(after.check(&report.advice, recorded.trace(), &facts));

@@ -19,6 +19,17 @@ pub fn owner(runtimes: &BTreeSet<Runtime>, heap: bool) -> Option<Runtime> {
     order.iter().copied().find(|runtime| runtimes.contains(runtime))
 }
 
+/// Returns whether a switch makes the heap of a process with such runtimes grow in whole 2 MiB.
+/// Without a known runtime the C library is most likely glibc.
+pub fn grows(runtimes: &BTreeSet<Runtime>) -> bool {
+    runtimes.is_empty() || owner(runtimes, true) == Some(Runtime::Glibc)
+}
+
+/// Returns the switch for a heap whose owner is not known.
+pub fn unknown_heap() -> String {
+    format!("if the heap is glibc's: {GLIBC}, with which it grows in whole 2 MiB")
+}
+
 /// Returns the runtime that maps all memory of a program and decides where it is, as a part of a
 /// sentence.
 pub fn lays_out(runtimes: &BTreeSet<Runtime>) -> Option<&'static str> {
@@ -79,6 +90,13 @@ mod tests {
         assert_eq!(of(&[Go], false), Some(Go));
         assert_eq!(of(&[Go], true), None);
         assert_eq!(of(&[], false), None, "no switch is named without an owner");
+    }
+
+    #[test]
+    fn only_a_heap_of_glibc_grows_in_whole_huge_pages() {
+        let of = |runtimes: &[Runtime]| grows(&runtimes.iter().copied().collect());
+        assert!(of(&[Runtime::Glibc, Runtime::Jemalloc]) && of(&[]));
+        assert!(!of(&[Runtime::Musl]) && !of(&[Runtime::Go]) && !of(&[Runtime::Glibc, Runtime::Tcmalloc]));
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Look<'_> {
         let shortest = self.facts.shortest_fork().map(|ns| ns as f64);
         let recorded = shortest.zip(self.facts.mean_fork()).filter(|(one, mean)| one * 10.0 <= *mean);
         let recorded = recorded.map(|(one, _)| one);
-        let price = self.prices.map(|prices| prices.fork).filter(|price| *price > 0.0);
+        let price = self.prices.map(|prices| prices.middle.fork).filter(|price| *price > 0.0);
         let ns = match (price, recorded) {
             (Some(price), Some(recorded)) => Some(price.min(recorded)),
             (price, recorded) => price.or(recorded),
@@ -260,7 +260,7 @@ impl Look<'_> {
             with: without.clone(),
             without,
             saved,
-            details: Details { expect: expect.into_iter().collect(), ..details },
+            details: Details { expect: expect.into_iter().collect(), seconds: Some(seconds), ..details },
             linux: None,
             variants: Vec::new(),
         })))

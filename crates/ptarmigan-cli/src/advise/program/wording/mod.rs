@@ -64,6 +64,11 @@ impl Look<'_> {
         self.is_users(self.facts.program(number))
     }
 
+    /// Returns whether the program of a number waits for each page, as with `userfaultfd`.
+    pub fn waits_for_pages(&self, number: u32) -> bool {
+        self.facts.programs[self.facts.program(number)].waits_for_pages()
+    }
+
     fn is_users(&self, program: usize) -> bool {
         !self.facts.programs[program].is_wrapper()
     }
@@ -134,6 +139,7 @@ impl Look<'_> {
             seconds.and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
         let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
         details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
+        details.seconds = seconds;
         let value = saved.value(&without).max(seconds.map_or(0.0, |seconds| self.part_of_cpu(seconds)));
         Ok(Verdict::Advised(Box::new(Advice {
             kind,
