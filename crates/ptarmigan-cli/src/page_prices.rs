@@ -16,8 +16,8 @@
 //! A process pays for a fork and an end page by page, and the kernel's records of the pages decide
 //! what a page costs. So all prices are measured on memory that is much larger than a processor's
 //! second-level cache; otherwise they would be prices of the cache. A base without the memory is
-//! taken off. The pages of a huge page that was split are a third kind: they stay parts of one large
-//! folio.
+//! taken off. The pages of a huge page that was split are a third kind: they stay parts of one
+//! large folio.
 //!
 //! A price is the median of several rounds. A prediction is made with the prices of each round as
 //! well: these say how far it scatters. The first memory that a measurement gets has prices of its

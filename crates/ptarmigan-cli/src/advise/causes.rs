@@ -1,5 +1,5 @@
-//! Lists the causes of a recording's page-table work: faults, calls, forks and exits by program, with
-//! counts, times, functions and mappings.
+//! Lists the causes of a recording's page-table work: faults, calls, forks and exits by program,
+//! with counts, times, functions and mappings.
 //!
 //! # Why
 //!

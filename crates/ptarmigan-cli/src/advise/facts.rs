@@ -77,7 +77,7 @@ impl ProgramFacts {
     /// brings the page, and waits for the next fault itself. The recording does not have that call.
     pub fn waits_for_pages(&self) -> bool {
         let (waits, faults) = (self.waits as f64, self.faults as f64);
-        (faults * 0.9..=faults * 3.0).contains(&waits) && self.faults > 0
+        (faults * 0.75..=faults * 3.0).contains(&waits) && self.faults > 0
     }
 
     /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script that

@@ -1,5 +1,5 @@
-//! Orders advice by the time that it saves, and rejects advice about a small cause while a larger one
-//! has none.
+//! Orders advice by the time that it saves, and rejects advice about a small cause while a larger
+//! one has none.
 use super::advice::{Advice, Rejected, To};
 use super::causes::{Causes, NOMINAL};
 use ptarmigan_term::{Count, Time};
@@ -9,7 +9,7 @@ const AT_MOST: [&str; 1] = ["sharing-lost"];
 /// Kinds of advice that save memory for tables, not time.
 const MEMORY: [&str; 3] = ["sparse-layout", "arenas", "empty-tables"];
 
-/// Returns the causes that a kind of advice is about, by their names. `None` if it may be about any.
+/// Returns the names of the causes that a kind of advice is about. `None` if these may be any.
 fn about(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "huge-pages" => &["fault", "exit"],
@@ -26,8 +26,8 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Orders advice: by seconds saved, then by the part of the whole, and upper bounds and
-/// advice that may be a loss last. Moves advice about a small cause to `rejected`.
+/// Orders advice: by seconds saved, then by the part of the whole; upper bounds and advice that may
+/// be a loss last. Moves advice about a small cause to `rejected`.
 pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Causes) {
     for one in advice.iter_mut().filter(|one| one.to == To::Program) {
         let part = one.saved.faults as f64 / one.without.faults.max(1) as f64;

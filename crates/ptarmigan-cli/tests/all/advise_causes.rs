@@ -1,4 +1,4 @@
-//! Where no advice was found, the largest causes are told, and nothing more is said than is known.
+//! The largest causes are told if no advice was found, and no more is said than is known.
 use crate::advise::{BASE, EXEC, advice, made, map, write};
 use crate::program::{Temporary, ptarmigan};
 use ptarmigan_trace::{

@@ -13,10 +13,13 @@
 //! which further forks copy, and each of its pages is copied by a fault of its own. If the others
 //! have ended, the writer gets the whole huge page back with one fault.
 //!
-//! A call for a part of a region splits its huge page, which has a price. `mprotect` of parts is how
-//! a garbage collector's write barrier or a debugger works, page after page: such regions are left
-//! out. So are regions of which more than half of the pages were there without a fault, as those of
-//! `userfaultfd` are: no fault is saved where the pages do not come by faults.
+//! A call for a part of a region splits its huge page, which has a price. Regions are left out if
+//! no huge page can stay or save a fault:
+//!
+//! 1. `mprotect` changes parts, page after page, as the write barrier of a garbage collector does.
+//! 2. More than half of the pages were there without a fault.
+//! 3. The program waits about once for each fault, as with `userfaultfd`: another thread copies
+//!    each page. The recording does not have that call.
 //!
 //! # Heaps
 //!
