@@ -47,6 +47,8 @@ pub struct ProgramFacts {
     pub name: String,
     /// How often it was started by `execve`, or ran before the recording.
     pub starts: u64,
+    /// Of these, starts by a child of a process of the same name, such as those of a helper process.
+    pub starts_itself: u64,
     /// Faults.
     pub faults: u64,
     /// Forks that copy the address space.
@@ -118,6 +120,8 @@ pub struct Facts {
 struct Numbered {
     name: Option<String>,
     started: bool,
+    /// The number of the process that has made a child to start it; 0 if no program did.
+    starter: u32,
     heap: Option<(u64, u64)>,
     facts: ProgramFacts,
 }
@@ -156,6 +160,8 @@ impl Facts {
         let (mut tasks, openings) = (Tasks::new(trace), trace.opening_steps());
         let mut last = vec![0_u32; trace.tasks as usize];
         let mut timings = trace.timings.iter().peekable();
+        // Tasks that were made and have started no program.
+        let mut children = HashSet::new();
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             while let Some(timing) = timings.next_if(|timing| timing.step <= event) {
                 walk.note(timing.task, last[timing.task as usize], timing.note);
@@ -168,12 +174,16 @@ impl Facts {
                 walk.read_later.insert(before, number);
             }
             walk.numbers.resize_with(walk.numbers.len().max(number as usize + 1), Numbered::default);
+            if number != before && children.remove(&step.task) {
+                walk.numbers[number as usize].starter = before;
+            }
             match step.what {
                 PackedKind::Fault { .. } => walk.numbers[number as usize].facts.faults += 1,
                 PackedKind::Rare(rare) => {
                     let kind = trace.rare[rare as usize];
                     if let Kind::Clone { child, .. } = kind {
                         last[child as usize] = number;
+                        children.insert(child);
                     }
                     walk.call(event, step.task, number, &kind);
                 }
@@ -376,6 +386,8 @@ impl Walk<'_> {
                 faults, forks, tables_at_end, calls, runtimes, mappings, cpu, callers, ..
             } = one.facts;
             sum.starts += u64::from(one.started);
+            let by_itself = one.starter > 0 && facts.of_number.get(one.starter as usize) == Some(&at);
+            sum.starts_itself += u64::from(one.started && by_itself);
             (sum.faults, sum.forks) = (sum.faults + faults, sum.forks + forks);
             sum.cpu = (sum.cpu.0 + cpu.0, sum.cpu.1 + cpu.1);
             if let Some(tables) = tables_at_end {
@@ -479,6 +491,18 @@ mod tests {
         let facts = Facts::of(&trace(&events));
         let counted = |name: &str| facts.named(name).unwrap().tables_at_end;
         assert_eq!((counted("server"), counted("ls")), (Some(500), Some(8)));
+    }
+
+    #[test]
+    fn starts_of_helpers_by_their_own_program_are_known() {
+        let mut events = Vec::from(exec(0, "node"));
+        for (child, name) in [(1, "node"), (2, "ls")] {
+            events.push((0, Kind::Clone { child, kind: CloneKind::Fork }));
+            events.extend(exec(child, name));
+        }
+        let facts = Facts::of(&trace(&events));
+        let starts = |name| facts.named(name).map(|program| (program.starts, program.starts_itself));
+        assert_eq!((starts("node"), starts("ls")), (Some((2, 1)), Some((1, 0))));
     }
 
     #[test]

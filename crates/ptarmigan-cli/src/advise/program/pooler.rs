@@ -210,10 +210,11 @@ impl<'f> Servers<'f> {
         servers.map(|(space, parent)| (*space, parent.server())).collect()
     }
 
-    /// Returns the parent with the most children that serve.
-    pub fn most(&self) -> Option<Server> {
-        let servers = self.servers.values().map(Parent::server).filter(|server| server.children > 0);
-        servers.max_by_key(|server| server.children)
+    /// Returns the parent with the most children that serve, of some programs.
+    pub fn most(&self, of: impl Fn(usize) -> bool) -> Option<Server> {
+        let servers = self.servers.values().map(Parent::server);
+        let some = servers.filter(|server| server.children > 0 && of(server.program));
+        some.max_by_key(|server| server.children)
     }
 
     /// Returns the recording with children that serve on, for the given parents.
