@@ -30,8 +30,8 @@ use std::collections::BTreeSet;
 const WITHIN: f64 = 0.2;
 /// Less than this part of the predicted saving is none.
 const NONE: f64 = 0.2;
-/// A piece was not carried out if the second recording has more than this part of its cases, or gets
-/// it with this part of its saving.
+/// A piece was not carried out if the second recording has more than this part of its cases, or
+/// gets it with this part of its saving.
 const AGAIN: f64 = 0.5;
 
 /// The result of a comparison.
@@ -126,9 +126,8 @@ pub struct After {
 impl After {
     /// Replays the second recording.
     ///
-    /// # Errors
-    /// If it is of another machine than the first, has no program of a name that is given, or cannot
-    /// be replayed.
+    /// # Errors If it is of another machine than the first, has no program of a name that is given,
+    /// or cannot be replayed.
     pub fn new(
         trace: Trace,
         before: &Trace,

@@ -47,7 +47,8 @@ pub struct ProgramFacts {
     pub name: String,
     /// How often it was started by `execve`, or ran before the recording.
     pub starts: u64,
-    /// Of these, starts by a child of a process of the same name, such as those of a helper process.
+    /// Of these, starts by a child of a process of the same name, such as those of a helper
+    /// process.
     pub starts_itself: u64,
     /// Faults.
     pub faults: u64,
@@ -73,8 +74,8 @@ impl ProgramFacts {
         WRAPPERS.binary_search(&self.name.as_str()).is_ok()
     }
 
-    /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script that
-    /// is started by its own name has that.
+    /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script
+    /// that is started by its own name has that.
     pub fn is_shell(&self) -> bool {
         let is = |name: &str| SHELLS.contains(&name);
         let programs = self.mappings.iter().filter(|mapping| mapping.object == Object::Program);

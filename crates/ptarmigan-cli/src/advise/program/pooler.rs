@@ -1,8 +1,9 @@
 //! Servers that fork a process for each connection, or for few requests.
 //!
-//! A process *serves* if its parent forked it, it starts no program, thread or process, and it makes
-//! faults. A parent with many such children, of which few live at once, forks again and again what
-//! it had a moment before: each child copies its tables, and faults on the same pages once more.
+//! A process *serves* if its parent forked it, it starts no program, thread or process, and it
+//! makes faults. A parent with many such children, of which few live at once, forks again and again
+//! what it had a moment before: each child copies its tables, and faults on the same pages once
+//! more.
 //!
 //! Two kinds of parents are told apart:
 //!

@@ -21,8 +21,8 @@ fn tables(n: u64) -> String {
     format!("{} ({})", several(n, "table"), Bytes(n << PAGE))
 }
 
-/// Returns whether a denser layout saves a part of the tables that is worth a change of the program.
-/// Tables that are made again and again are another matter.
+/// Returns whether a denser layout saves a part of the tables that is worth a change of the
+/// program. Tables that are made again and again are another matter.
 fn is_much(advice: &Advice) -> bool {
     let Advice { saved, without, .. } = advice;
     let much = |saved: i64, of: u64| saved as f64 >= of as f64 * LEAST_PART;
