@@ -15,7 +15,7 @@ const WRAPPERS: [&str; 30] = [
 ];
 
 /// Shells, which run scripts.
-const SHELLS: [&str; 7] = ["ash", "bash", "busybox", "dash", "ksh", "sh", "zsh"];
+const SHELLS: [&str; 7] = ["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 
 /// Calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,15 +71,16 @@ pub struct ProgramFacts {
 impl ProgramFacts {
     /// Returns whether it is a program that starts others, such as a shell.
     pub fn is_wrapper(&self) -> bool {
-        WRAPPERS.binary_search(&self.name.as_str()).is_ok()
+        WRAPPERS.binary_search(&self.name.as_str()).is_ok() || self.is_shell()
     }
 
     /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script
-    /// that is started by its own name has that.
+    /// that is started by its own name has that, and may start a program of the same name.
     pub fn is_shell(&self) -> bool {
         let is = |name: &str| SHELLS.contains(&name);
         let programs = self.mappings.iter().filter(|mapping| mapping.object == Object::Program);
-        is(&self.name) || programs.filter_map(|mapping| mapping.name.as_deref()).any(is)
+        let mut files = programs.filter_map(|mapping| mapping.name.as_deref()).peekable();
+        is(&self.name) || files.peek().is_some() && files.all(is)
     }
 
     /// Returns the time of its forks, `vfork` included.
@@ -512,6 +513,16 @@ mod tests {
         let of = |name: &str| ProgramFacts { name: name.to_owned(), ..ProgramFacts::default() };
         assert!(of("bash").is_wrapper() && of("zsh").is_wrapper() && of("ash").is_wrapper());
         assert!(!of("python3").is_wrapper() && !of("bashful").is_wrapper());
+        let file = |name: &str| {
+            let name = Some(name.to_owned());
+            Mapping { start: 0, pages: 1, object: Object::Program, name }
+        };
+        let mut script = of("build");
+        assert!(!script.is_shell());
+        script.mappings.push(file("bash"));
+        assert!(script.is_shell() && script.is_wrapper());
+        script.mappings.push(file("build"));
+        assert!(!script.is_shell(), "it starts the program of its name");
     }
 
     #[test]

@@ -16,6 +16,9 @@ use std::collections::BTreeSet;
 /// The least part of the tables, at the peak or at the end, that a denser layout has to save.
 const LEAST_PART: f64 = 0.1;
 
+/// The fewest of them.
+const LEAST_TABLES: i64 = 8;
+
 /// The words for a number of tables and their bytes.
 fn tables(n: u64) -> String {
     format!("{} ({})", several(n, "table"), Bytes(n << PAGE))
@@ -25,7 +28,7 @@ fn tables(n: u64) -> String {
 /// program. Tables that are made again and again are another matter.
 fn is_much(advice: &Advice) -> bool {
     let Advice { saved, without, .. } = advice;
-    let much = |saved: i64, of: u64| saved as f64 >= of as f64 * LEAST_PART;
+    let much = |saved: i64, of: u64| saved >= LEAST_TABLES && saved as f64 >= of as f64 * LEAST_PART;
     much(saved.tables_peak, without.tables_peak) || much(saved.tables_at_end, without.tables_at_end)
 }
 
