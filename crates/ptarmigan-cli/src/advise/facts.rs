@@ -68,6 +68,11 @@ pub struct ProgramFacts {
     callers: HashMap<Cause, HashMap<Option<PlaceId>, u64>>,
 }
 
+/// Returns whether a name is that of a shell.
+pub fn is_shell_name(name: &str) -> bool {
+    SHELLS.contains(&name)
+}
+
 impl ProgramFacts {
     /// Returns whether it is a program that starts others, such as a shell.
     pub fn is_wrapper(&self) -> bool {
@@ -77,10 +82,17 @@ impl ProgramFacts {
     /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script
     /// that is started by its own name has that, and may start a program of the same name.
     pub fn is_shell(&self) -> bool {
-        let is = |name: &str| SHELLS.contains(&name);
+        is_shell_name(&self.name) || self.has_file() && self.files().all(is_shell_name)
+    }
+
+    /// Returns whether the name of its file was recorded.
+    pub fn has_file(&self) -> bool {
+        self.files().next().is_some()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &str> {
         let programs = self.mappings.iter().filter(|mapping| mapping.object == Object::Program);
-        let mut files = programs.filter_map(|mapping| mapping.name.as_deref()).peekable();
-        is(&self.name) || files.peek().is_some() && files.all(is)
+        programs.filter_map(|mapping| mapping.name.as_deref())
     }
 
     /// Returns the time of its forks, `vfork` included.

@@ -52,6 +52,8 @@ fn children_of_one_request_should_serve_several() {
     // 39 children do nothing anew.
     assert_eq!(found["saved"]["faults"], 39 * 130, "{found:#}");
     assert!(found["how"].as_str().is_some_and(|how| how.contains("__AFL_LOOP")), "{found:#}");
+    let how = found["how"].as_str().expect("a text");
+    assert!(how.contains("If it is a shell's script"), "no file's name is known: {how}");
     let report = advice(&forks_again("python", "python3", 100, 2).0, &[]);
     let how = piece(&report, "pooler")["how"].as_str().expect("a text").to_owned();
     assert!(how.contains("maxtasksperchild"), "{how}");

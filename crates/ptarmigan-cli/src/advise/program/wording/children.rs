@@ -67,6 +67,13 @@ impl Look<'_> {
                 Time::from_secs(saved)
             );
         }
+        let script = match most.shares || program.has_file() {
+            true => "",
+            false => {
+                " If it is a shell's script: builtins without $(…) and pipes (recorded with --names, a \
+                      script is told from a program)."
+            }
+        };
         let (title, unknown) = if most.shares {
             let costs = "what starting a connection costs beside memory (authentication, caches of the \
                          process), what a pooler costs itself.";
@@ -92,7 +99,7 @@ impl Look<'_> {
             kind,
             title: format!("{title}: {} of {}", several(children, "fork"), program.name),
             before,
-            how: how.to_owned(),
+            how: how.to_owned() + script,
             not_measured: unknown.to_owned(),
             corrected: found.rewrite(self.recorded.trace(), &servers),
             faults_as_calls: 0,
@@ -127,7 +134,8 @@ impl Look<'_> {
         let all: u64 = shells.keys().map(|program| self.facts.programs[*program].forks).sum();
         let bound = if self.recorded.trace().access_unknown { LOWER_BOUND } else { "" };
         let script = match programs.as_slice() {
-            [one] => format!("The script that {} runs", one.name),
+            [one] if facts::is_shell_name(&one.name) => format!("The script that {} runs", one.name),
+            [one] => format!("The script {}", one.name),
             _ => "The scripts that these shells run".to_owned(),
         };
         let mut before = format!(
