@@ -5,23 +5,23 @@
 //! has to be of the same work: each program of the advice is started as often, within a fifth.
 //!
 //! One second recording may follow several pieces of advice, and not others. A piece was not
-//! carried out in two cases:
-//!
-//! * The second recording gets it again, with half the saving or more.
-//! * The second recording has more than half of its cases, whatever they would save there.
+//! carried out if the second recording has more than half of its cases, whatever they would save
+//! there. If cases are not counted, it was not if the second recording gets it with half the saving
+//! or more.
 //!
 //! A figure that fell nevertheless fell by another piece. Pieces that were carried out and save the
 //! same figure are judged together: between the largest saving of them and the sum, as savings may
 //! overlap. A figure that the others explain says nothing of a piece.
 use super::advice::{Advice, Verdict};
 use super::expect::{Expect, Figure};
-use super::facts::Facts;
+use super::facts::{Facts, ProgramFacts};
 use super::figures::{Figures, percent};
 use super::measure::{Measure, Side};
 use super::names::Renamed;
 use super::program::{self, Needs};
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::Failure;
+use ptarmigan_term::words::several;
 use ptarmigan_trace::Unseen;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -30,8 +30,8 @@ use std::collections::BTreeSet;
 const WITHIN: f64 = 0.2;
 /// Less than this part of the predicted saving is none.
 const NONE: f64 = 0.2;
-/// A piece was not carried out if the second recording gets it with this part of its saving, or has
-/// more than this part of its cases.
+/// A piece was not carried out if the second recording has more than this part of its cases, or
+/// gets it with this part of its saving.
 const AGAIN: f64 = 0.5;
 
 /// The result of a comparison.
@@ -126,9 +126,8 @@ pub struct After {
 impl After {
     /// Replays the second recording.
     ///
-    /// # Errors
-    /// If it is of another machine than the first, has no program of a name that is given, or cannot
-    /// be replayed.
+    /// # Errors If it is of another machine than the first, has no program of a name that is given,
+    /// or cannot be replayed.
     pub fn new(
         trace: Trace,
         before: &Trace,
@@ -177,7 +176,7 @@ impl After {
         // Another piece that was carried out takes a part of what this one would save.
         let open = |piece: usize| {
             let others = (0..advice.len()).any(|other| shares(piece, other) && !certain[other]);
-            certain[piece] || left[piece].share >= AGAIN && others
+            certain[piece] || left[piece].cases.is_none() && left[piece].share >= AGAIN && others
         };
         let open: Vec<bool> = (0..advice.len()).map(open).collect();
         let one = |(number, piece): (usize, &Advice)| {
@@ -194,7 +193,7 @@ impl After {
             let parts = figures.iter().filter(|figure| figure.result == Holds::Missed);
             let parts = parts.filter_map(|figure| figure.missed_by);
             let missed_by = parts.max_by(|a, b| a.abs().total_cmp(&b.abs()));
-            let again = left[number].saving >= AGAIN || !certain[number];
+            let again = left[number].saving > 0.0;
             let (title, cases_left) = (piece.title.clone(), left[number].cases);
             CheckedAdvice { kind: piece.kind, title, result, missed_by, cases_left, figures, again }
         };
@@ -217,12 +216,14 @@ impl After {
         };
         let gone = Remainder { cases, ..Remainder::default() };
         let Some(again) = again else { return gone };
-        // Seconds are predicted if prices were measured, which they are once.
-        let both = piece.details.expect.iter().find_map(|first| {
+        let share = |expect: &Expect| expect.saving() / expect.without;
+        // Seconds are predicted if prices were measured, which they are once. The figure that the
+        // piece is about is the one of which it saves the largest part.
+        let both = piece.details.expect.iter().filter_map(|first| {
             let now = again.details.expect.iter().find(|now| now.figure == first.figure)?;
             Some((first, now))
         });
-        let share = |expect: &Expect| expect.saving() / expect.without;
+        let both = both.max_by(|(a, _), (b, _)| share(a).total_cmp(&share(b)));
         both.map_or(gone, |(first, now)| Remainder {
             saving: now.saving() / first.saving(),
             share: share(now) / share(first),
@@ -284,15 +285,18 @@ impl After {
             return Some("only one of the two recordings has faults of the kernel".to_owned());
         }
         expect.programs.iter().find_map(|name| {
-            let was = before.facts.named(name)?.starts;
-            let Some(is) = self.facts.named(name).map(|program| program.starts) else {
+            // A helper process of the same name is a part of the program's work.
+            let starts = |program: &ProgramFacts| program.starts - program.starts_itself;
+            let was = starts(before.facts.named(name)?);
+            let Some(is) = self.facts.named(name).map(starts) else {
                 return Some(format!(
                     "no program {name} is in it, but {}; --as {name}=NAME compares one of them",
                     self.facts.some_names()
                 ));
             };
             let differ = was.abs_diff(is) as f64 > was as f64 * WITHIN;
-            differ.then(|| format!("{name} was started {is} times in it, and {was} times before"))
+            let times = |n| several(n, "time");
+            differ.then(|| format!("{name} was started {} in it, and {} before", times(is), times(was)))
         })
     }
 }
@@ -311,7 +315,7 @@ struct Remainder {
 impl Remainder {
     /// Returns whether the piece was not carried out, whatever others did.
     fn is_certain(&self) -> bool {
-        self.saving >= AGAIN || self.cases.is_some_and(|cases| cases > AGAIN)
+        self.cases.map_or(self.saving >= AGAIN, |cases| cases > AGAIN)
     }
 }
 

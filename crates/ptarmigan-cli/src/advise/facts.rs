@@ -15,7 +15,7 @@ const WRAPPERS: [&str; 30] = [
 ];
 
 /// Shells, which run scripts.
-const SHELLS: [&str; 7] = ["ash", "bash", "busybox", "dash", "ksh", "sh", "zsh"];
+const SHELLS: [&str; 7] = ["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 
 /// Calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,9 @@ pub struct ProgramFacts {
     pub name: String,
     /// How often it was started by `execve`, or ran before the recording.
     pub starts: u64,
+    /// Of these, starts by a child of a process of the same name, such as those of a helper
+    /// process.
+    pub starts_itself: u64,
     /// Faults.
     pub faults: u64,
     /// Forks that copy the address space.
@@ -67,10 +70,15 @@ pub struct ProgramFacts {
     callers: HashMap<Cause, HashMap<Option<PlaceId>, u64>>,
 }
 
+/// Returns whether a name is that of a shell.
+pub fn is_shell_name(name: &str) -> bool {
+    SHELLS.contains(&name)
+}
+
 impl ProgramFacts {
     /// Returns whether it is a program that starts others, such as a shell.
     pub fn is_wrapper(&self) -> bool {
-        WRAPPERS.binary_search(&self.name.as_str()).is_ok()
+        WRAPPERS.binary_search(&self.name.as_str()).is_ok() || self.is_shell()
     }
 
     /// Returns whether it waited about once for each fault, as with `userfaultfd`: another thread
@@ -80,12 +88,20 @@ impl ProgramFacts {
         (faults * 0.75..=faults * 3.0).contains(&waits) && self.faults > 0
     }
 
-    /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script that
-    /// is started by its own name has that.
+    /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script
+    /// that is started by its own name has that, and may start a program of the same name.
     pub fn is_shell(&self) -> bool {
-        let is = |name: &str| SHELLS.contains(&name);
+        is_shell_name(&self.name) || self.has_file() && self.files().all(is_shell_name)
+    }
+
+    /// Returns whether the name of its file was recorded.
+    pub fn has_file(&self) -> bool {
+        self.files().next().is_some()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &str> {
         let programs = self.mappings.iter().filter(|mapping| mapping.object == Object::Program);
-        is(&self.name) || programs.filter_map(|mapping| mapping.name.as_deref()).any(is)
+        programs.filter_map(|mapping| mapping.name.as_deref())
     }
 
     /// Returns the time of its forks, `vfork` included.
@@ -127,6 +143,8 @@ pub struct Facts {
 struct Numbered {
     name: Option<String>,
     started: bool,
+    /// The number of the process that has made a child to start it; 0 if no program did.
+    starter: u32,
     heap: Option<(u64, u64)>,
     facts: ProgramFacts,
 }
@@ -165,6 +183,8 @@ impl Facts {
         let (mut tasks, openings) = (Tasks::new(trace), trace.opening_steps());
         let mut last = vec![0_u32; trace.tasks as usize];
         let mut timings = trace.timings.iter().peekable();
+        // Tasks that were made and have started no program.
+        let mut children = HashSet::new();
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             while let Some(timing) = timings.next_if(|timing| timing.step <= event) {
                 walk.note(timing.task, last[timing.task as usize], timing.note);
@@ -177,12 +197,16 @@ impl Facts {
                 walk.read_later.insert(before, number);
             }
             walk.numbers.resize_with(walk.numbers.len().max(number as usize + 1), Numbered::default);
+            if number != before && children.remove(&step.task) {
+                walk.numbers[number as usize].starter = before;
+            }
             match step.what {
                 PackedKind::Fault { .. } => walk.numbers[number as usize].facts.faults += 1,
                 PackedKind::Rare(rare) => {
                     let kind = trace.rare[rare as usize];
                     if let Kind::Clone { child, .. } = kind {
                         last[child as usize] = number;
+                        children.insert(child);
                     }
                     walk.call(event, step.task, number, &kind);
                 }
@@ -405,6 +429,8 @@ impl Walk<'_> {
             } = one.facts;
             sum.waits += waits;
             sum.starts += u64::from(one.started);
+            let by_itself = one.starter > 0 && facts.of_number.get(one.starter as usize) == Some(&at);
+            sum.starts_itself += u64::from(one.started && by_itself);
             (sum.faults, sum.forks) = (sum.faults + faults, sum.forks + forks);
             sum.cpu = (sum.cpu.0 + cpu.0, sum.cpu.1 + cpu.1);
             if let Some(tables) = tables_at_end {
@@ -511,11 +537,33 @@ mod tests {
     }
 
     #[test]
+    fn starts_of_helpers_by_their_own_program_are_known() {
+        let mut events = Vec::from(exec(0, "node"));
+        for (child, name) in [(1, "node"), (2, "ls")] {
+            events.push((0, Kind::Clone { child, kind: CloneKind::Fork }));
+            events.extend(exec(child, name));
+        }
+        let facts = Facts::of(&trace(&events));
+        let starts = |name| facts.named(name).map(|program| (program.starts, program.starts_itself));
+        assert_eq!((starts("node"), starts("ls")), (Some((2, 1)), Some((1, 0))));
+    }
+
+    #[test]
     fn wrappers_are_found_by_name() {
         assert!(WRAPPERS.is_sorted());
         let of = |name: &str| ProgramFacts { name: name.to_owned(), ..ProgramFacts::default() };
         assert!(of("bash").is_wrapper() && of("zsh").is_wrapper() && of("ash").is_wrapper());
         assert!(!of("python3").is_wrapper() && !of("bashful").is_wrapper());
+        let file = |name: &str| {
+            let name = Some(name.to_owned());
+            Mapping { start: 0, pages: 1, object: Object::Program, name }
+        };
+        let mut script = of("build");
+        assert!(!script.is_shell());
+        script.mappings.push(file("bash"));
+        assert!(script.is_shell() && script.is_wrapper());
+        script.mappings.push(file("build"));
+        assert!(!script.is_shell(), "it starts the program of its name");
     }
 
     #[test]

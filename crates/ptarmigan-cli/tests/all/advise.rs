@@ -472,7 +472,7 @@ fn memory_that_comes_and_goes_is_no_sparse_layout() {
 }
 
 #[test]
-fn stacks_of_threads_and_an_allocators_memory_are_laid_out_by_others() {
+fn stacks_and_memory_of_allocators_are_laid_out_by_others() {
     let spread = |name: &str, flags: u16, more: &[(u32, Kind)]| {
         let mut events = vec![(0, EXEC)];
         events.extend(more);
@@ -487,6 +487,8 @@ fn stacks_of_threads_and_an_allocators_memory_are_laid_out_by_others() {
     };
     assert!(kinds(&spread("own", 0, &[])).contains(&"sparse-layout"));
     assert!(!kinds(&spread("stacks", MapFlags::NO_HUGE, &[])).contains(&"sparse-layout"));
+    let shadow = map(0x7_fff7, 65_536);
+    assert!(!kinds(&spread("sanitized", 0, &[(0, shadow)])).contains(&"sparse-layout"));
     let report = spread("jemalloc", 0, &[(0, Kind::Note(Note::Runtime(Runtime::Jemalloc)))]);
     assert!(reason(&report, "sparse-layout").contains("laid out by jemalloc"), "{report:#}");
 }

@@ -21,8 +21,8 @@ fn copy(page: u64) -> Kind {
     Kind::Fault { page, flags: FaultFlags(flags) }
 }
 
-/// A process of 400 pages that forks 40 children, one after the other. Each copies `copies` pages and
-/// touches 30 of its own; its parent copies `by_parent`.
+/// A process of 400 pages that forks 40 children, one after the other. Each copies `copies` pages
+/// and touches 30 of its own; its parent copies `by_parent`.
 fn forks_again(name: &str, program: &str, copies: u64, by_parent: u64) -> Temporary {
     let mut events = Vec::from(named(0, program));
     events.push((0, map(BASE, 400)));
@@ -52,6 +52,8 @@ fn children_of_one_request_should_serve_several() {
     // 39 children do nothing anew.
     assert_eq!(found["saved"]["faults"], 39 * 130, "{found:#}");
     assert!(found["how"].as_str().is_some_and(|how| how.contains("__AFL_LOOP")), "{found:#}");
+    let how = found["how"].as_str().expect("a text");
+    assert!(how.contains("If it is a shell's script"), "no file's name is known: {how}");
     let report = advice(&forks_again("python", "python3", 100, 2).0, &[]);
     let how = piece(&report, "pooler")["how"].as_str().expect("a text").to_owned();
     assert!(how.contains("maxtasksperchild"), "{how}");
@@ -100,8 +102,8 @@ fn subshells_of_builtins_are_the_scripts_to_avoid() {
     assert_eq!(reason(&report, "subshells"), "no shell forks children that start no program");
 }
 
-/// A parent of 4,000 pages with six workers that copy `copies` of them, by `collect` in three of four
-/// samples.
+/// A parent of 4,000 pages with six workers that copy `copies` of them, by `collect` in three of
+/// four samples.
 fn workers(name: &str, copies: u64) -> Temporary {
     let file = Temporary::new(name);
     let mut writer = Writer::new(Vec::new(), &Header::new(name, 1, Method::Synthetic), 3).expect("a header");

@@ -1,7 +1,7 @@
 //! Huge pages are not advised where they cannot help, or where another cause takes the time.
 use crate::advise::{BASE, EXEC, advice, kinds, made, map, piece, reason, write};
 use crate::program::Temporary;
-use ptarmigan_trace::{Call, FaultFlags, Kind, MapFlags, Name, Note, Prot, Runtime};
+use ptarmigan_trace::{Call, FaultFlags, Kind, Locking, MapFlags, Name, Note, Prot, Runtime};
 
 const EXIT: Kind = Kind::Exit { last: true };
 const HUGE: u64 = 512;
@@ -131,28 +131,50 @@ fn a_heap_that_is_trimmed_keeps_its_huge_pages() {
 
 #[test]
 fn advice_about_a_small_cause_is_not_given_beside_a_large_one() {
-    // W^X of a whole region for each block of code: 98 % of the time.
-    let flips = |nanos: u64| {
+    // Pages locked one by one: 98 % of the time.
+    let locks = |nanos: u64| {
         let mut kinds_of = vec![map(BASE, 8 * HUGE)];
         kinds_of.extend((0..8 * HUGE).map(|page| write(BASE + page)));
-        for flip in 0..400 {
-            kinds_of.extend([protect(BASE, 8 * HUGE, if flip % 2 == 0 { 5 } else { 3 })]);
-            kinds_of.push(took(Call::Mprotect, nanos));
+        for page in 0..400 {
+            kinds_of.push(Kind::Lock { how: Locking(1), start: BASE + page, pages: 1 });
+            kinds_of.push(took(Call::Lock, nanos));
         }
         kinds_of.push(used(400_000, 20_000 + 400 * nanos / 1000));
-        trace(&format!("flips{nanos}"), kinds_of)
+        trace(&format!("locks{nanos}"), kinds_of)
     };
-    let file = flips(2_500_000);
+    let file = locks(2_500_000);
     let report = advice(&file.0, &[]);
     assert!(kinds(&report).is_empty(), "{report:#}");
     let why = reason(&report, "huge-pages");
-    assert!(why.contains("about 20 ms, while 400 mprotect take 1 s and no advice is about them"), "{why}");
+    assert!(why.contains("about 20 ms, while 400 mlock take 1 s and no advice is about them"), "{why}");
     let text = crate::program::ptarmigan(&["advise", "--rounds", "0", file.path()]).good();
     assert!(
-        text.contains("\nNo advice was found.\n\nThe largest causes:\n  400 mprotect of app, 1 s (4,096"),
+        text.contains("\nNo advice was found.\n\nThe largest causes:\n  400 mlock of app, 1 s"),
         "{text}"
     );
-    assert!(text.contains("Try: change only the pages that are written"), "{text}");
     // They take less than the faults.
-    assert_eq!(kinds(&advice(&flips(10_000).0, &[])), ["huge-pages"]);
+    assert_eq!(kinds(&advice(&locks(10_000).0, &[])), ["huge-pages"]);
+}
+
+#[test]
+fn protections_of_a_whole_region_for_one_block_are_told() {
+    // A compiler that writes a block at a time, and its whole region changes twice.
+    let flips = |pages: u64| {
+        let mut kinds_of = vec![map(BASE, 8 * HUGE)];
+        kinds_of.extend((0..8 * HUGE).map(|page| write(BASE + page)));
+        for flip in 0..400 {
+            kinds_of.push(protect(BASE, pages, if flip % 2 == 0 { 5 } else { 3 }));
+            kinds_of.push(took(Call::Mprotect, 2_500_000));
+        }
+        kinds_of.push(used(400_000, 1_020_000));
+        advice(&trace(&format!("flips{pages}"), kinds_of).0, &[])
+    };
+    let found = flips(8 * HUGE);
+    assert_eq!(kinds(&found)[0], "protect", "{found:#}");
+    let one = piece(&found, "protect");
+    assert_eq!(one["title"], "change the protection of fewer pages: 400 mprotect, by app");
+    let figure = one["figure"].as_str().expect("a text");
+    assert!(figure.starts_with("Each call changes and flushes all present pages of its range, 4,096 on"));
+    assert!(figure.contains(" They took 1 s, "), "{figure}");
+    assert!(!kinds(&flips(2)).contains(&"protect"), "two pages each are few");
 }

@@ -56,7 +56,7 @@ use seen::{All, Finder};
 use share::Forks;
 use shared::SharedMappings;
 use sharing::SharingLost;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use subshells::Subshells;
 use wording::Look;
 use zones::Zones;
@@ -108,10 +108,13 @@ pub fn advise(
     let (huge, unfit) = without_unfit(&look, huge, &starters, growers)?;
     let mut needs = Needs::default();
     let mut add = |kind, program: usize, cases| needs.add(kind, &facts.programs[program].name, cases);
-    huge.spots.iter().for_each(|spot| add("huge-pages", facts.program(spot.program), 1));
+    // A region that is given up and filled again is one case.
+    let regions: BTreeMap<(u32, u64), u32> =
+        huge.spots.iter().map(|spot| ((spot.space, spot.region), spot.program)).collect();
+    regions.into_values().for_each(|number| add("huge-pages", facts.program(number), 1));
     protections.programs.iter().for_each(|(number, of)| add("protect", facts.program(*number), of.pages));
     churn.cases().for_each(|(number, cases)| add("churn", facts.program(number), cases));
-    shared.processes().into_iter().for_each(|(program, processes)| add("shared-memory", program, processes));
+    shared.programs().for_each(|program| add("shared-memory", program, 1));
     servers.found().values().for_each(|server| add("pooler", server.program, server.children));
     empty.regions().into_iter().for_each(|(number, n)| add("empty-tables", facts.program(number), n));
     for found in [spread::sparse(&zones, |_| true), spread::arenas(&zones, |_| true)].iter().flatten() {

@@ -116,7 +116,8 @@ impl Packed {
 struct Places<'p>(HashMap<u32, (u64, &'p [u64])>);
 
 impl Places<'_> {
-    /// Returns where a part of a zone is now: the first page and a length. `None` if the zone stays.
+    /// Returns where a part of a zone is now: the first page and a length. `None` if the zone
+    /// stays.
     fn part(&self, zone: u32, from: u64, to: u64) -> Option<(u64, u64)> {
         let (base, touched) = self.0.get(&zone)?;
         let index = |end: u64| touched.partition_point(|page| *page < end) as u64;

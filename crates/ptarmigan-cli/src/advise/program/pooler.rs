@@ -1,8 +1,9 @@
 //! Servers that fork a process for each connection, or for few requests.
 //!
-//! A process *serves* if its parent forked it, it starts no program, thread or process, and it makes
-//! faults. A parent with many such children, of which few live at once, forks again and again what
-//! it had a moment before: each child copies its tables, and faults on the same pages once more.
+//! A process *serves* if its parent forked it, it starts no program, thread or process, and it
+//! makes faults. A parent with many such children, of which few live at once, forks again and again
+//! what it had a moment before: each child copies its tables, and faults on the same pages once
+//! more.
 //!
 //! Two kinds of parents are told apart:
 //!
@@ -210,10 +211,11 @@ impl<'f> Servers<'f> {
         servers.map(|(space, parent)| (*space, parent.server())).collect()
     }
 
-    /// Returns the parent with the most children that serve.
-    pub fn most(&self) -> Option<Server> {
-        let servers = self.servers.values().map(Parent::server).filter(|server| server.children > 0);
-        servers.max_by_key(|server| server.children)
+    /// Returns the parent with the most children that serve, of some programs.
+    pub fn most(&self, of: impl Fn(usize) -> bool) -> Option<Server> {
+        let servers = self.servers.values().map(Parent::server);
+        let some = servers.filter(|server| server.children > 0 && of(server.program));
+        some.max_by_key(|server| server.children)
     }
 
     /// Returns the recording with children that serve on, for the given parents.

@@ -303,10 +303,9 @@ impl SharedMappings<'_> {
         files.max_by_key(|object| object.tables)
     }
 
-    /// Returns how many processes of each program fill tables for those.
-    pub fn processes(&self) -> BTreeMap<usize, u64> {
-        let objects: Vec<&SharedObject> = self.found().iter().map(|at| &self.objects[*at]).collect();
-        spaces_by_program(&objects)
+    /// Returns the programs that fill tables for each of those.
+    pub fn programs(&self) -> impl Iterator<Item = usize> {
+        self.found().into_iter().flat_map(|at| self.objects[at].spaces.keys().copied())
     }
 
     /// Returns the recording with huge pages for some objects, and how many faults of it are calls

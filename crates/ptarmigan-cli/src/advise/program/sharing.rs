@@ -76,8 +76,8 @@ impl<'f> SharingLost<'f> {
         }
     }
 
-    /// Returns the function that made most of a program's copies, and its part of those of which the
-    /// function was recorded.
+    /// Returns the function that made most of a program's copies, and its part of those of which
+    /// the function was recorded.
     pub fn caller(&self, trace: &Trace, program: usize) -> Option<(PlaceId, f64)> {
         let mut last: HashMap<u32, u32> = HashMap::new();
         let mut places: BTreeMap<Option<PlaceId>, u64> = BTreeMap::new();

@@ -1,9 +1,9 @@
 //! Children of shells that start no program: `$(…)`, `(…)` and parts of pipelines that run builtins
 //! alone.
 //!
-//! A child counts if its parent is a shell and it ends without an `execve` and a task of its own. The
-//! other side is the recording in which the shell does the work itself: without the fork, the child,
-//! and the parent's faults on pages that the fork has write-protected.
+//! A child counts if its parent is a shell and it ends without an `execve` and a task of its own.
+//! The other side is the recording in which the shell does the work itself: without the fork, the
+//! child, and the parent's faults on pages that the fork has write-protected.
 use super::edit::Edit;
 use super::share::Pages;
 use crate::advise::facts::Facts;

@@ -1,9 +1,10 @@
-//! Finds the memory that each program maps for itself, by life, and the pages of it that are touched.
+//! Finds the memory that each program maps for itself, by life, and the pages of it that are
+//! touched.
 //!
-//! A *zone* is private anonymous memory, from the `mmap` that makes it to the `munmap` that takes its
-//! last page, or to the end of its address space. Memory that is mapped again at the same place is
-//! another zone: for example, 1,000 threads one after the other have 1,000 stacks, of which one is
-//! there at a time. A mapping within a zone belongs to it.
+//! A *zone* is private anonymous memory, from the `mmap` that makes it to the `munmap` that takes
+//! its last page, or to the end of its address space. Memory that is mapped again at the same place
+//! is another zone: for example, 1,000 threads one after the other have 1,000 stacks, of which one
+//! is there at a time. A mapping within a zone belongs to it.
 //!
 //! Three kinds of zones are left where they are:
 //!
@@ -18,8 +19,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Lengths that the C library's allocator maps for an arena of 64 MiB: the arena itself, and twice
 /// that to cut an aligned one out of.
 const ARENA: [u64; 2] = [(64 << 20) >> PAGE, (128 << 20) >> PAGE];
-/// The first page of AddressSanitizer's shadow memory on x86-64.
-const SHADOW: u64 = 0x7fff_8000 >> PAGE;
+/// The first page that AddressSanitizer maps on x86-64: one page before its shadow memory.
+const SHADOW: u64 = 0x7fff_7000 >> PAGE;
 /// A zone is sparse if its tables are at most this full, on average.
 const SPARSE: u64 = REGION / 8;
 
@@ -111,8 +112,8 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Calls `each` with the parts of zones that a task has in a range, in order: the first page, the
-    /// first page after it, and the zone.
+    /// Calls `each` with the parts of zones that a task has in a range, in order: the first page,
+    /// the first page after it, and the zone.
     pub fn parts(&self, task: u32, start: u64, end: u64, mut each: impl FnMut(u64, u64, u32)) {
         let parts = &self.spaces[self.space_of[task as usize]].parts;
         let before = parts.range(..start).next_back().filter(|(_, (to, _))| *to > start);
@@ -321,8 +322,8 @@ impl Zones {
     }
 }
 
-/// Returns the range of pages that a step makes present: by a fault, by a call, or because they were
-/// found present at a stop (`UFFDIO_COPY` makes no fault, for example).
+/// Returns the range of pages that a step makes present: by a fault, by a call, or because they
+/// were found present at a stop (`UFFDIO_COPY` makes no fault, for example).
 fn touches(trace: &Trace, step: &PackedEvent) -> Option<(u64, u64)> {
     let rare = match step.what {
         PackedKind::Fault { flags, .. } if flags.0 & FaultFlags::REFUSED != 0 => return None,

@@ -9,7 +9,7 @@ use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::sharing::SharingLost;
 use super::super::subshells::{OfShell, Subshells};
-use super::{LEAST_CALLER, Look, Proposal, UNSEEN_WRITES, list};
+use super::{LEAST_CALLER, LOWER_BOUND, Look, Proposal, UNSEEN_WRITES, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Failure, Time};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl Look<'_> {
             self.is_users(server.program) && !self.facts.programs[server.program].is_shell()
         });
         let Some(most) = servers.values().max_by_key(|server| server.children) else {
-            let reason = match found.most() {
+            let reason = match found.most(|program| !self.facts.programs[program].is_shell()) {
                 None => "no process forks children that do its work".to_owned(),
                 Some(most) => format!(
                     "{} forked {} for processes that do its work, at most {} at once",
@@ -67,6 +67,13 @@ impl Look<'_> {
                 Time::from_secs(saved)
             );
         }
+        let script = match most.shares || program.has_file() {
+            true => "",
+            false => {
+                " If it is a shell's script: builtins without $(…) and pipes (recorded with --names, a \
+                      script is told from a program)."
+            }
+        };
         let (title, unknown) = if most.shares {
             let costs = "what starting a connection costs beside memory (authentication, caches of the \
                          process), what a pooler costs itself.";
@@ -92,7 +99,7 @@ impl Look<'_> {
             kind,
             title: format!("{title}: {} of {}", several(children, "fork"), program.name),
             before,
-            how: how.to_owned(),
+            how: how.to_owned() + script,
             not_measured: unknown.to_owned(),
             corrected: found.rewrite(self.recorded.trace(), &servers),
             faults_as_calls: 0,
@@ -125,8 +132,10 @@ impl Look<'_> {
         );
         let (forks, ns) = shells.values().fold((0, 0), |sum, of| (sum.0 + of.forks, sum.1 + of.ns));
         let all: u64 = shells.keys().map(|program| self.facts.programs[*program].forks).sum();
+        let bound = if self.recorded.trace().access_unknown { LOWER_BOUND } else { "" };
         let script = match programs.as_slice() {
-            [one] => format!("The script that {} runs", one.name),
+            [one] if facts::is_shell_name(&one.name) => format!("The script that {} runs", one.name),
+            [one] => format!("The script {}", one.name),
             _ => "The scripts that these shells run".to_owned(),
         };
         let mut before = format!(
@@ -138,6 +147,7 @@ impl Look<'_> {
         if ns > 0 {
             before += &format!("Those forks took {}. ", Time::from_nanos(ns as f64));
         }
+        before += bound;
         let names: Vec<String> = programs.iter().map(|share| share.name.clone()).collect();
         let expect = Expect::new(Figure::Forks, &names, forks as f64, self.facts, self.whole);
         let seconds = Some(ns as f64 / 1e9).filter(|saved| self.counts(*saved));

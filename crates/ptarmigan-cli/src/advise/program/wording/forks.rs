@@ -7,7 +7,7 @@ use super::super::languages::{self, Language};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::share::Forks;
-use super::{LEAST_SECONDS, Look, Proposal, UNSEEN_WRITES, list};
+use super::{LEAST_SECONDS, LOWER_BOUND, Look, Proposal, UNSEEN_WRITES, list};
 use ptarmigan_term::Failure;
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Time};
@@ -119,6 +119,9 @@ impl Look<'_> {
                 before +=
                     &format!("The execve of their children took {} for the copies. ", Time::from_secs(ends));
             }
+        }
+        if self.recorded.trace().access_unknown {
+            before += LOWER_BOUND;
         }
         let caller = self.caller(&programs, Cause::Call(Call::Fork));
         let seconds = then.map(|then| now - then).filter(|saved| self.counts(*saved));

@@ -21,17 +21,19 @@ const LEAST_PART: f64 = 0.1;
 const LEAST_PROTECTS: u64 = 256;
 /// The fewest present pages of such a call, on average.
 const MANY_PAGES: u64 = 64;
+/// The fewest tables that it has to save.
+const LEAST_TABLES: i64 = 8;
 
 /// The words for a number of tables and their bytes.
 fn tables(n: u64) -> String {
     format!("{} ({})", several(n, "table"), Bytes(n << PAGE))
 }
 
-/// Returns whether a denser layout saves a part of the tables that is worth a change of the program.
-/// Tables that are made again and again are another matter.
+/// Returns whether a denser layout saves a part of the tables that is worth a change of the
+/// program. Tables that are made again and again are another matter.
 fn is_much(advice: &Advice) -> bool {
     let Advice { saved, without, .. } = advice;
-    let much = |saved: i64, of: u64| saved as f64 >= of as f64 * LEAST_PART;
+    let much = |saved: i64, of: u64| saved >= LEAST_TABLES && saved as f64 >= of as f64 * LEAST_PART;
     much(saved.tables_peak, without.tables_peak) || much(saved.tables_at_end, without.tables_at_end)
 }
 

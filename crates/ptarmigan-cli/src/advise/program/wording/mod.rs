@@ -33,6 +33,10 @@ const LEAST_CALLER: f64 = 0.1;
 const UNSEEN_WRITES: &str = "this recording does not show: it does not tell writes from reads, which one by \
                              tracefs does (as root)";
 
+/// Says that a recording without the access of faults shows too small a saving, as a sentence.
+const LOWER_BOUND: &str = "The recording does not tell writes from reads, so the parent's faults on pages that \
+                           forks protect are left out. ";
+
 /// A change of a program that may pay.
 struct Proposal {
     kind: &'static str,
