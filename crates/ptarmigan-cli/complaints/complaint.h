@@ -1,4 +1,4 @@
-/* What programs of complaints share. */
+/* Shared by programs of complaints. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 //! # Why
 //!
 //! A finder that finds nothing knows nothing of the program. So where no advice was found, the
-//! report names the largest causes, and what a person can try. Advice about a small cause is no
+//! report names the largest causes, and something to try. Advice about a small cause is no
 //! help either while a larger one has none: see `rank`.
 //!
 //! # Times
@@ -67,7 +67,7 @@ pub struct WorkCause {
     /// Pages that a call changed, on average.
     #[serde(skip_serializing_if = "is_zero")]
     pub pages_each: u64,
-    /// What a person can try.
+    /// Something to try.
     pub attempt: String,
 }
 
@@ -359,7 +359,7 @@ fn cause_of_faults(
     }
 }
 
-/// Returns what a person can try about calls. `end`: most children start no program. `pages` are
+/// Returns something to try about calls. `end`: most children start no program. `pages` are
 /// those that a call changes on average.
 fn attempt(call: Call, end: bool, pages: u64) -> &'static str {
     match call {

@@ -4,7 +4,7 @@
 //!
 //! An allocator that returns free memory at once (`munmap`, `MADV_DONTNEED`, a heap that shrinks)
 //! pays for each page twice: the kernel frees it, and the next use is a fault that clears another
-//! one. The other side of the comparison is the same program with a pool: what it gives back
+//! one. The other side of the comparison is the same program with a pool: memory that it gives back
 //! stays mapped, and a later mapping takes it.
 //!
 //! ```text
@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Only private memory without a file is kept, and only if a call gives up a page of it: nothing is
-//! won by other memory. A fork takes a pool's pages away from both sides, since each has to copy what it
-//! writes. A page that was only read is one of zeroes: its first write is a fault in either case.
+//! won by other memory. A fork takes a pool's pages away from both sides, since each has to copy
+//! pages that it writes. A page that was only read is one of zeroes: its first write is a fault in
+//! either case.
 use super::edit::Edit;
 use super::page_set::PageSet;
 use super::pool::{Place, Pool};
@@ -24,7 +25,7 @@ use ptarmigan_replay::{PackedKind, Trace, When};
 use ptarmigan_trace::{Call, FaultFlags, Kind, MapFlags, Prot};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What a program does that keeps its memory instead of what was recorded.
+/// The deed of a program that keeps its memory, instead of a recorded one.
 enum Change {
     /// The page is there: no fault.
     NoFault,
@@ -291,8 +292,8 @@ impl Churn {
         }
     }
 
-    /// A call gives a range up. What can be kept is, the rest goes as `call` says it. Returns the
-    /// calls that are left.
+    /// A call gives a range up. Memory that can be kept is; the rest goes. Returns the calls that
+    /// are left.
     fn give_up(&mut self, seen: &SpaceOperation<'_>, kind: &Kind, unmaps: bool) -> Vec<Kind> {
         let Some((start, pages)) = kind.range() else { return vec![*kind] };
         let mut calls = Vec::new();
@@ -409,7 +410,7 @@ impl Churn {
         let over = seen.look.area(start << PAGE).is_some();
         let protect = |place: Place| Kind::Mprotect { start: place.start, pages: place.pages, prot: wanted };
         if over {
-            // It takes the place of what is there: the pages go, or stay for what comes.
+            // It takes the place of other memory, whose pages go, or stay for the new one.
             let left = match fit {
                 true => self.give_up(seen, kind, false),
                 false => vec![*kind],
@@ -458,7 +459,7 @@ impl Churn {
         let memory = self.spaces.entry(seen.space).or_default();
         let places = memory.pool.places(from, old_pages.max(1));
         let &[place] = places.as_slice() else {
-            // One call cannot move what lies in several places.
+            // One call cannot move memory that lies in several places.
             self.lost.insert(seen.program);
             return vec![*kind];
         };

@@ -1,9 +1,9 @@
-//! The places of a program's memory if it keeps what it gives back.
+//! The places of a program's memory if it gives none of it back.
 //!
 //! # Why
 //!
 //! A program that unmaps memory and maps some again gets other addresses, or the same ones for
-//! other things. A program that keeps its memory hands out what it has. So a range of the recording
+//! other things. A program that keeps its memory hands that out again. So a range of the recording
 //! lies elsewhere in the kept program, and each later event on it has to follow:
 //!
 //! ```text
@@ -178,7 +178,7 @@ impl Pool {
         }
     }
 
-    /// Returns how many pages are kept for what comes, touched or not.
+    /// Returns how many pages are kept for later mappings, touched or not.
     pub fn kept_pages(&self) -> u64 {
         self.kept.iter().map(|(start, kept)| kept.end - start).sum()
     }

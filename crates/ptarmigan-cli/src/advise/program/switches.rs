@@ -101,7 +101,7 @@ pub struct Returning {
 /// Returns how an owner keeps memory that the program frees, as a part of a sentence.
 pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
     let Returning { heap, stacks, own, advised, longest, kept } = memory;
-    // malloc takes what is longer than the threshold from mmap, whose own bound is 32 MiB.
+    // malloc maps memory that is longer than the threshold, whose own bound is 32 MiB.
     let threshold = longest.saturating_mul(2).next_power_of_two().max(32 << 20);
     let trim = kept.saturating_mul(2).next_power_of_two().max(threshold);
     let malloc = format!(
@@ -125,7 +125,7 @@ pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
                 .to_owned()
         }
         Some(Runtime::Go) => {
-            "Go: no debug.FreeOSMemory in what runs often; GOGC and GOMEMLIMIT (1.19 and later) \
+            "Go: no debug.FreeOSMemory in code that runs often; GOGC and GOMEMLIMIT (1.19 and later) \
                               say how much the runtime keeps"
                 .to_owned()
         }

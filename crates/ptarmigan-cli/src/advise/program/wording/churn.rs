@@ -50,12 +50,12 @@ impl Look<'_> {
         let count = |comes: &Comes| if back > 0 { comes.faults } else { comes.calls.values().sum() };
         let shares = self.shares(programs.iter().map(|(program, comes)| (*program, count(comes), None)));
         let (most, kept) = (found.recorded.most << PAGE, found.kept.most << PAGE);
-        // Calls alone are no reason to keep what nobody needs again.
+        // Calls alone are no reason to keep memory that nobody needs again.
         let bound = if back > 0 { most * 2 + MORE } else { most + most / 8 };
         if kept > bound {
-            let what =
+            let kept_by =
                 format!("memory that {} would keep takes {} at most", list(&shares, false), Bytes(kept));
-            return Ok(not(kind, format!("{what}, instead of {}", Bytes(most))));
+            return Ok(not(kind, format!("{kept_by}, instead of {}", Bytes(most))));
         }
         let mut calls: BTreeMap<Call, u64> = BTreeMap::new();
         for (call, n) in programs.values().flat_map(|comes| &comes.calls) {
