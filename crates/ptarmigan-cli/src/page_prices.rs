@@ -1,5 +1,6 @@
 //! Measures the time that Linux on this host takes for work on private pages: first faults, copies,
-//! and what forks and ends of spaces do for each page, in pages of 4 KiB and in huge pages.
+//! and what forks, ends of spaces and `mprotect` do for each page, in pages of 4 KiB and in huge
+//! pages.
 //!
 //! ```text
 //!  Memory     128 MiB ── write: fresh ── fork: forked ──> Child ── end: dropped ── unmap: freed
@@ -7,13 +8,21 @@
 //!  price      (time - base) / pages
 //! ```
 //!
+//! `mprotect` of all of the memory and back prices a page; `mprotect` of one page in each 2 MiB
+//! prices a call and, with huge pages, the split that it causes.
+//!
 //! # Why
 //!
 //! A process pays for a fork and an end page by page, and the kernel's records of the pages decide
 //! what a page costs. So all prices are measured on memory that is much larger than a processor's
 //! second-level cache; otherwise they would be prices of the cache. A base without the memory is
-//! taken off. The pages of a huge page that a write has split are a third kind: they stay parts of
-//! one large folio.
+//! taken off. The pages of a huge page that was split are a third kind: they stay parts of one
+//! large folio.
+//!
+//! A price is the median of several rounds. A prediction is made with the prices of each round as
+//! well: these say how far it scatters. The first memory that a measurement gets has prices of its
+//! own, because it may be new to a virtual machine, whose host then has to find it: for a huge page
+//! this takes up to twenty times as long.
 use ptarmigan_bench::stats::median;
 use serde::Serialize;
 use std::io::{self, PipeWriter};
@@ -27,9 +36,11 @@ const PAGE: usize = 4096;
 const MEMORY: usize = 128 << 20;
 const REGIONS: usize = MEMORY / HUGE;
 const PAGES: usize = MEMORY / PAGE;
+/// The regions whose huge pages `mprotect` splits. Writes split the others.
+const CUT: usize = REGIONS / 2;
 /// Pages of a region that are copied one by one, and as many that are made writable again.
 const WRITES: usize = 32;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 /// The price of one page by its fate, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -42,14 +53,16 @@ pub(crate) struct UnitPrices {
     pub dropped: f64,
     /// The only space that has it gives it back.
     pub freed: f64,
+    /// `mprotect` changes its permissions.
+    pub protected: f64,
 }
 
 /// Prices of work on pages, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct PagePrices {
+pub(crate) struct PriceSet {
     /// Pages of 4 KiB.
     pub small: UnitPrices,
-    /// Pages of 4 KiB that were a huge page until a write split it. They are never fresh.
+    /// Pages of 4 KiB that were a huge page until it was split. They are never fresh.
     pub split: UnitPrices,
     /// Huge pages.
     pub huge: UnitPrices,
@@ -59,66 +72,94 @@ pub(crate) struct PagePrices {
     pub reused: f64,
     /// The first write to a huge page that another space has as well.
     pub splits: f64,
+    /// A call for a part of a huge page splits it, beside the call itself.
+    pub cuts: f64,
+    /// A call that changes one page.
+    pub call: f64,
     /// A fork without memory.
     pub fork: f64,
     /// An end without memory.
     pub exit: f64,
 }
 
+/// The first write to a page of memory that the machine may not have used before, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct NewMemory {
+    /// A page of 4 KiB.
+    pub small: f64,
+    /// A huge page.
+    pub huge: f64,
+}
+
+/// Prices of this host with their scatter.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct PagePrices {
+    /// The median of each price.
+    #[serde(flatten)]
+    pub middle: PriceSet,
+    /// First writes to the first memory that the measurement got.
+    pub new: NewMemory,
+    /// All prices of each round.
+    #[serde(skip)]
+    pub rounds: [PriceSet; ROUNDS],
+}
+
 impl PagePrices {
-    /// Measures. Takes about a second and 128 MiB, and forks; so it is for a process that is small
-    /// yet.
+    /// Measures. Takes about two seconds and 128 MiB, and forks; so it is for a process that is
+    /// small yet.
     ///
     /// # Errors
     /// If there is no memory, a child cannot be made, or the kernel gives no huge pages.
     pub fn measure() -> Result<Self, String> {
         let fail = |e: io::Error| format!("prices of pages: {e}");
-        let mut rounds = Vec::new();
+        let new = new_memory().map_err(fail)?;
         // Memory that is new to a virtual machine costs its host more than all of this: the first
-        // round brings it in.
-        for round in 0..=ROUNDS {
-            let prices = one_round().map_err(fail)?;
-            if round > 0 {
-                rounds.push(prices);
-            }
+        // round brings in what is missing.
+        one_round().map_err(fail)?;
+        let mut rounds = [PriceSet::default(); ROUNDS];
+        for round in &mut rounds {
+            *round = one_round().map_err(fail)?;
         }
-        let of = |price: fn(&PagePrices) -> f64| median(rounds.iter().map(price)).max(0.0);
-        let prices = PagePrices {
-            small: UnitPrices {
-                fresh: of(|p| p.small.fresh),
-                forked: of(|p| p.small.forked),
-                dropped: of(|p| p.small.dropped),
-                freed: of(|p| p.small.freed),
-            },
-            split: UnitPrices {
-                fresh: 0.0,
-                forked: of(|p| p.split.forked),
-                dropped: of(|p| p.split.dropped),
-                freed: of(|p| p.split.freed),
-            },
-            huge: UnitPrices {
-                fresh: of(|p| p.huge.fresh),
-                forked: of(|p| p.huge.forked),
-                dropped: of(|p| p.huge.dropped),
-                freed: of(|p| p.huge.freed),
-            },
-            copied: of(|p| p.copied),
-            reused: of(|p| p.reused),
-            splits: of(|p| p.splits),
-            fork: of(|p| p.fork),
-            exit: of(|p| p.exit),
+        let of = |price: &dyn Fn(&PriceSet) -> f64| median(rounds.iter().map(price)).max(0.0);
+        let unit = |kind: fn(&PriceSet) -> UnitPrices| UnitPrices {
+            fresh: of(&|p| kind(p).fresh),
+            forked: of(&|p| kind(p).forked),
+            dropped: of(&|p| kind(p).dropped),
+            freed: of(&|p| kind(p).freed),
+            protected: of(&|p| kind(p).protected),
+        };
+        let middle = PriceSet {
+            small: unit(|p| p.small),
+            split: unit(|p| p.split),
+            huge: unit(|p| p.huge),
+            copied: of(&|p| p.copied),
+            reused: of(&|p| p.reused),
+            splits: of(&|p| p.splits),
+            cuts: of(&|p| p.cuts),
+            call: of(&|p| p.call),
+            fork: of(&|p| p.fork),
+            exit: of(&|p| p.exit),
         };
         // A huge page is one fault, 512 small ones are 512.
-        if prices.huge.forked * 8.0 > prices.small.forked * 512.0 {
+        if middle.huge.forked * 8.0 > middle.small.forked * 512.0 {
             return Err("prices of pages: the kernel gives no huge pages".to_owned());
         }
-        Ok(prices)
+        Ok(PagePrices { middle, new, rounds })
     }
 }
 
-fn one_round() -> io::Result<PagePrices> {
-    let memory = Memory::new()?;
-    let mut prices = PagePrices::default();
+/// Measures first writes to memory as this machine gives it now, half of it in huge pages.
+fn new_memory() -> io::Result<NewMemory> {
+    let (huge, small) = (Memory::new(MEMORY / 2)?, Memory::new(MEMORY / 2)?);
+    huge.advise(libc::MADV_HUGEPAGE)?;
+    small.advise(libc::MADV_NOHUGEPAGE)?;
+    let ns = [&huge, &small].map(|memory| timed(|| memory.write(0..1, PAGE)) / (MEMORY / 2) as f64);
+    Ok(NewMemory { huge: ns[0] * HUGE as f64, small: ns[1] * PAGE as f64 })
+}
+
+fn one_round() -> io::Result<PriceSet> {
+    let memory = Memory::new(MEMORY)?;
+    let mut prices = PriceSet::default();
     let base = WaitingChild::new()?;
     prices.fork = base.forked;
     prices.exit = base.end()?;
@@ -126,6 +167,8 @@ fn one_round() -> io::Result<PagePrices> {
 
     memory.advise(libc::MADV_NOHUGEPAGE)?;
     prices.small.fresh = timed(|| memory.write(0..1, PAGE)) / PAGES as f64;
+    prices.small.protected = memory.protect_and_back()? / PAGES as f64;
+    prices.call = memory.protect_first_pages(CUT)? / CUT as f64;
     let child = WaitingChild::new()?;
     prices.small.forked = per(child.forked, prices.fork, PAGES);
     prices.copied = timed(|| memory.write(0..WRITES, HUGE)) / (REGIONS * WRITES) as f64;
@@ -142,12 +185,15 @@ fn one_round() -> io::Result<PagePrices> {
     prices.huge.dropped = per(child.end()?, prices.exit, REGIONS);
     prices.huge.freed = timed(|| memory.free()) / REGIONS as f64;
     memory.write(0..1, PAGE);
+    prices.huge.protected = memory.protect_and_back()? / REGIONS as f64;
+    prices.cuts = per(memory.protect_first_pages(CUT)?, prices.call * CUT as f64, CUT);
     let child = WaitingChild::new()?;
-    prices.splits = timed(|| memory.write(0..1, HUGE)) / REGIONS as f64;
+    prices.splits = timed(|| memory.write_in(CUT * HUGE, 0..1, HUGE)) / (REGIONS - CUT) as f64;
     child.end()?;
     let child = WaitingChild::new()?;
     prices.split.forked = per(child.forked, prices.fork, PAGES);
     prices.split.dropped = per(child.end()?, prices.exit, PAGES);
+    prices.split.protected = memory.protect_and_back()? / PAGES as f64;
     prices.split.freed = timed(|| memory.free()) / PAGES as f64;
     Ok(prices)
 }
@@ -168,25 +214,27 @@ fn processor_ns() -> f64 {
 struct Memory {
     mapping: *mut libc::c_void,
     start: *mut u8,
+    bytes: usize,
 }
 
 impl Memory {
-    fn new() -> io::Result<Self> {
+    /// Maps so many bytes, a multiple of a huge page.
+    fn new(bytes: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
-        let mapping = unsafe { libc::mmap(ptr::null_mut(), MEMORY + HUGE, rights, flags, -1, 0) };
+        let mapping = unsafe { libc::mmap(ptr::null_mut(), bytes + HUGE, rights, flags, -1, 0) };
         if mapping == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let start = mapping.cast::<u8>();
-        Ok(Memory { mapping, start: start.wrapping_add(start.align_offset(HUGE)) })
+        Ok(Memory { mapping, start: start.wrapping_add(start.align_offset(HUGE)), bytes })
     }
 
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         // SAFETY: the range lies in the mapping of `new`, into which no reference is handed out, so
         // that its content may go.
-        match unsafe { libc::madvise(self.start.cast(), MEMORY, advice) } {
+        match unsafe { libc::madvise(self.start.cast(), self.bytes, advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -198,9 +246,47 @@ impl Memory {
         let _ = self.advise(libc::MADV_DONTNEED);
     }
 
+    /// Changes the permissions of `bytes` bytes from byte `first` on, a page at the least.
+    fn protect(&self, first: usize, bytes: usize, rights: libc::c_int) -> io::Result<()> {
+        debug_assert!(first + bytes <= self.bytes);
+        // SAFETY: the range lies in the mapping of `new`, into which no reference is handed out.
+        // Code that writes to it has made it writable before.
+        match unsafe { libc::mprotect(self.start.add(first).cast(), bytes, rights) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Returns the nanoseconds of one change of the permissions of all pages.
+    fn protect_and_back(&self) -> io::Result<f64> {
+        let mut done = Ok(());
+        let ns = timed(|| {
+            done = self
+                .protect(0, self.bytes, libc::PROT_READ)
+                .and_then(|()| self.protect(0, self.bytes, libc::PROT_READ | libc::PROT_WRITE));
+        });
+        done.map(|()| ns / 2.0)
+    }
+
+    /// Changes the permissions of the first page of so many regions of 2 MiB, and then back.
+    /// Returns the nanoseconds without the way back.
+    fn protect_first_pages(&self, regions: usize) -> io::Result<f64> {
+        let mut done = Ok(());
+        let ns = timed(|| {
+            done = (0..regions).try_for_each(|region| self.protect(region * HUGE, PAGE, libc::PROT_READ));
+        });
+        self.protect(0, self.bytes, libc::PROT_READ | libc::PROT_WRITE)?;
+        done.map(|()| ns)
+    }
+
     /// Writes to these pages of each `stride` bytes.
     fn write(&self, pages: std::ops::Range<usize>, stride: usize) {
-        for first in (0..MEMORY).step_by(stride) {
+        self.write_in(0, pages, stride);
+    }
+
+    /// Writes to these pages of each `stride` bytes from byte `first` on.
+    fn write_in(&self, first: usize, pages: std::ops::Range<usize>, stride: usize) {
+        for first in (first..self.bytes).step_by(stride) {
             for page in pages.clone() {
                 // SAFETY: `page` is a page of the stride, so that the byte lies in the mapping; it
                 // is writable, and nothing else uses it.
@@ -213,7 +299,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: this is exactly the mapping of `new`, and no reference into it is handed out.
-        unsafe { libc::munmap(self.mapping, MEMORY + HUGE) };
+        unsafe { libc::munmap(self.mapping, self.bytes + HUGE) };
     }
 }
 
@@ -294,10 +380,13 @@ mod tests {
     fn a_fork_of_a_huge_page_costs_less_than_one_of_its_pages() {
         match PagePrices::measure() {
             Ok(prices) => {
-                let PagePrices { small, huge, .. } = prices;
+                let PriceSet { small, split, huge, .. } = prices.middle;
                 assert!(huge.forked < small.forked * 64.0, "{prices:?}");
                 assert!(huge.dropped < small.dropped * 256.0, "{prices:?}");
-                assert!(small.fresh > 0.0 && prices.copied > 0.0, "{prices:?}");
+                assert!(huge.protected < small.protected * 256.0, "{prices:?}");
+                assert!(small.fresh > 0.0 && prices.middle.copied > 0.0, "{prices:?}");
+                assert!(split.protected > 0.0 && prices.middle.call > 0.0, "{prices:?}");
+                assert!(prices.new.huge > 0.0 && prices.new.small > 0.0, "{prices:?}");
             }
             // Where there are no huge pages, it says so.
             Err(why) => assert!(why.starts_with("prices of pages: "), "{why}"),

@@ -7,6 +7,8 @@ mod ceilings;
 mod check;
 mod ci;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod complaints;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
 mod figures;
 mod lines;
@@ -19,6 +21,8 @@ mod outcome;
 mod pages;
 mod pictures;
 mod prose;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod recorder;
 mod repository;
 mod rooms;
 mod test_names;
@@ -74,6 +78,9 @@ enum Task {
     /// Records commands and compares a replay with Linux's counts of tables.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Suite(fidelity::SuiteArgs),
+    /// Records programs of public complaints, and compares the advice with the right answers.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Complaints(complaints::ComplaintsArgs),
     /// Runs a program of `fidelity` (used by the recording).
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[command(hide = true)]
@@ -104,6 +111,8 @@ fn main() -> ExitCode {
         Task::Fidelity(args) => fidelity::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Suite(args) => fidelity::suite(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Task::Complaints(args) => complaints::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Guest { file } => fidelity::guest(&file),
     }

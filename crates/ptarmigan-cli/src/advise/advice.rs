@@ -30,7 +30,7 @@ pub struct Advice {
     pub how: String,
     /// The effects that were not measured.
     pub not_measured: String,
-    /// The part of the whole that it saves, 0 to 1: pieces of advice are sorted by it.
+    /// The part of the whole that it saves, 0 to 1: pieces without known seconds are sorted by it.
     pub value: f64,
     /// The replay as recorded, or with the usual settings.
     pub without: Figures,
@@ -64,6 +64,12 @@ pub struct Details {
     /// What a second recording should show.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<Expect>,
+    /// Seconds of CPU time that it saves, if they are known: pieces of advice are sorted by them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// The range of the saving holds 0: it may as well be a loss.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub uncertain: bool,
 }
 
 /// A program's part of what a piece of advice is about.

@@ -34,6 +34,10 @@ pub struct AdviseArgs {
     /// whether its prediction holds.
     #[arg(long, value_name = "AFTER.ptrace")]
     pub(super) check: Option<PathBuf>,
+    /// A program that has another name in the second recording: OLD of the first one is NEW there.
+    /// May be repeated.
+    #[arg(long = "as", value_name = "OLD=NEW", requires = "check", value_parser = renamed)]
+    pub(super) renamed: Vec<(String, String)>,
     /// Leave out the names of files and functions, so that the advice can be given to others: as if
     /// the traces were copies that `ptarmigan inspect --share` has written.
     #[arg(long)]
@@ -55,6 +59,7 @@ impl AdviseArgs {
             model: None,
             rounds,
             check: None,
+            renamed: Vec::new(),
             share: false,
             json: false,
         }
@@ -106,6 +111,14 @@ impl AdviseArgs {
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     real(one).is_some_and(|path| real(other) == Some(path))
+}
+
+/// Parses two names of a program.
+fn renamed(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.to_owned(), new.to_owned())),
+        _ => Err("two names of a program with = between them: OLD=NEW".to_owned()),
+    }
 }
 
 /// Parses a number of rounds. Two rounds of each side differ by chance too often.

@@ -70,12 +70,12 @@ impl Effort {
 }
 
 /// Returns the advice for a recorded program, the most valuable first, from replays on a machine of
-/// `memory` bytes.
+/// `memory` bytes. Advice that may be a loss is not part of it.
 ///
 /// # Errors
 /// If a replay fails, or memory runs out.
 pub fn brief(trace: Trace, memory: u64, effort: Effort) -> Result<Vec<Brief>, Failure> {
     let Effort { rounds, prices } = effort;
     let advice = super::one(trace, &AdviseArgs::for_program(memory, rounds), None, prices)?.advice;
-    Ok(advice.into_iter().map(Brief::of).collect())
+    Ok(advice.into_iter().filter(|piece| !piece.details.uncertain).map(Brief::of).collect())
 }

@@ -4,18 +4,24 @@
 //! compared with the figure of the first recording less that of the second. The second recording
 //! has to be of the same work: each program of the advice is started as often, within a fifth.
 //!
-//! One second recording may follow several pieces of advice, and not others. A piece that the
-//! second recording gets again, with half the saving or more, was not carried out: a figure that
-//! fell nevertheless fell by another piece. Pieces that were carried out and save the same figure
-//! are judged together: between the largest saving of them and the sum, as savings may overlap.
+//! One second recording may follow several pieces of advice, and not others. A piece was not
+//! carried out if the second recording has more than half of its cases, whatever they would save
+//! there. If cases are not counted, it was not if the second recording gets it with half the saving
+//! or more.
+//!
+//! A figure that fell nevertheless fell by another piece. Pieces that were carried out and save the
+//! same figure are judged together: between the largest saving of them and the sum, as savings may
+//! overlap. A figure that the others explain says nothing of a piece.
 use super::advice::{Advice, Verdict};
 use super::expect::{Expect, Figure};
-use super::facts::Facts;
+use super::facts::{Facts, ProgramFacts};
 use super::figures::{Figures, percent};
 use super::measure::{Measure, Side};
-use super::program;
+use super::names::Renamed;
+use super::program::{self, Needs};
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::Failure;
+use ptarmigan_term::words::several;
 use ptarmigan_trace::Unseen;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -24,7 +30,8 @@ use std::collections::BTreeSet;
 const WITHIN: f64 = 0.2;
 /// Less than this part of the predicted saving is none.
 const NONE: f64 = 0.2;
-/// A piece was not carried out if the second recording gets it with this part of its saving.
+/// A piece was not carried out if the second recording has more than this part of its cases, or
+/// gets it with this part of its saving.
 const AGAIN: f64 = 0.5;
 
 /// The result of a comparison.
@@ -75,8 +82,14 @@ pub struct CheckedAdvice {
     /// The part of the prediction that the worst figure is off by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed_by: Option<f64>,
+    /// The part of its cases that the second recording has, if they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cases_left: Option<f64>,
     /// The figures.
     pub figures: Vec<CheckedFigure>,
+    /// The second recording gets the same advice.
+    #[serde(skip)]
+    again: bool,
 }
 
 /// The comparison of two recordings.
@@ -88,6 +101,16 @@ pub struct Check {
     pub advice: Vec<CheckedAdvice>,
 }
 
+/// The first recording.
+pub struct First<'t> {
+    /// The recording.
+    pub trace: &'t Trace,
+    /// Facts about its programs.
+    pub facts: Facts,
+    /// The cases that it has of each kind.
+    pub needs: Needs,
+}
+
 /// The second recording.
 pub struct After {
     name: String,
@@ -97,14 +120,20 @@ pub struct After {
     unseen: Unseen,
     /// The advice that it gets.
     again: Vec<Advice>,
+    needs: Needs,
 }
 
 impl After {
     /// Replays the second recording.
     ///
-    /// # Errors
-    /// If it is of another machine than the first, or cannot be replayed.
-    pub fn new(trace: Trace, before: &Trace, measure: &Measure) -> Result<Self, Failure> {
+    /// # Errors If it is of another machine than the first, has no program of a name that is given,
+    /// or cannot be replayed.
+    pub fn new(
+        trace: Trace,
+        before: &Trace,
+        names: &Renamed<'_>,
+        measure: &Measure,
+    ) -> Result<Self, Failure> {
         let machine = |trace: &Trace| (trace.header.arch, trace.header.page_shift);
         if machine(&trace) != machine(before) {
             let of = |trace: &Trace| {
@@ -119,21 +148,22 @@ impl After {
             )));
         }
         measure.say("replaying the second recording");
-        let facts = Facts::of(&trace);
+        let mut facts = Facts::of(&trace);
+        names.apply(&mut facts)?;
         let (name, lost, unseen) = (trace.name.clone(), trace.lost, trace.header.unseen);
         let solo = SoloTrace::new(trace);
         let whole = Figures::of(&[measure.once(Side { trace: &solo, on: measure.usual })?]);
-        let verdicts = program::advise(&solo, &facts, &whole, &measure.counts(), None)?;
-        let again = verdicts.into_iter().filter_map(|verdict| match verdict {
+        let found = program::advise(&solo, &facts, &whole, &measure.counts(), None)?;
+        let again = found.verdicts.into_iter().filter_map(|verdict| match verdict {
             Verdict::Advised(advice) => Some(*advice),
             Verdict::Not(_) => None,
         });
-        Ok(After { name, again: again.collect(), facts, whole, lost, unseen })
+        Ok(After { name, again: again.collect(), needs: found.needs, facts, whole, lost, unseen })
     }
 
     /// Compares advice from the first recording.
-    pub fn check(self, advice: &[Advice], before: &Trace, facts: &Facts) -> Check {
-        let left: Vec<Remainder> = advice.iter().map(|piece| self.left(piece)).collect();
+    pub fn check(self, advice: &[Advice], before: &First<'_>) -> Check {
+        let left: Vec<Remainder> = advice.iter().map(|piece| self.left(piece, before)).collect();
         let shares = |one: usize, other: usize| {
             one != other
                 && advice[one]
@@ -142,11 +172,11 @@ impl After {
                     .iter()
                     .any(|a| advice[other].details.expect.iter().any(|b| same(a, b)))
         };
-        let certain: Vec<bool> = left.iter().map(|left| left.saving >= AGAIN).collect();
+        let certain: Vec<bool> = left.iter().map(Remainder::is_certain).collect();
         // Another piece that was carried out takes a part of what this one would save.
         let open = |piece: usize| {
             let others = (0..advice.len()).any(|other| shares(piece, other) && !certain[other]);
-            certain[piece] || left[piece].share >= AGAIN && others
+            certain[piece] || left[piece].cases.is_none() && left[piece].share >= AGAIN && others
         };
         let open: Vec<bool> = (0..advice.len()).map(open).collect();
         let one = |(number, piece): (usize, &Advice)| {
@@ -156,37 +186,48 @@ impl After {
                     let shared = advice[other].details.expect.iter().find(|e| same(e, expect));
                     shared.map(|e| (other + 1, e.saving()))
                 });
-                self.figure(expect, &others.collect::<Vec<_>>(), open[number], before, facts)
+                self.figure(expect, &others.collect::<Vec<_>>(), open[number], before)
             });
             let figures: Vec<CheckedFigure> = figures.collect();
             let result = together(figures.iter().map(|figure| figure.result));
             let parts = figures.iter().filter(|figure| figure.result == Holds::Missed);
             let parts = parts.filter_map(|figure| figure.missed_by);
             let missed_by = parts.max_by(|a, b| a.abs().total_cmp(&b.abs()));
-            CheckedAdvice { kind: piece.kind, title: piece.title.clone(), result, missed_by, figures }
+            let again = left[number].saving > 0.0;
+            let (title, cases_left) = (piece.title.clone(), left[number].cases);
+            CheckedAdvice { kind: piece.kind, title, result, missed_by, cases_left, figures, again }
         };
         let checked = advice.iter().enumerate().map(one).collect();
         Check { name: self.name.clone(), advice: checked }
     }
 
     /// Returns how much of a piece of advice the second recording still gets.
-    fn left(&self, piece: &Advice) -> Remainder {
+    fn left(&self, piece: &Advice, before: &First<'_>) -> Remainder {
         let names = |advice: &Advice| -> BTreeSet<String> {
             advice.details.programs.iter().map(|share| share.name.clone()).collect()
         };
         let of = names(piece);
         let same_programs = |other: &&Advice| of.is_empty() || !names(other).is_disjoint(&of);
         let again = self.again.iter().filter(|other| other.kind == piece.kind).find(same_programs);
-        let Some(again) = again else { return Remainder::default() };
-        // Seconds are predicted if prices were measured, which they are once.
-        let both = piece.details.expect.iter().find_map(|first| {
+        let programs: Vec<String> = of.iter().cloned().collect();
+        let cases = match before.needs.of(piece.kind, &programs) {
+            0 => None,
+            was => Some(self.needs.of(piece.kind, &programs) as f64 / was as f64),
+        };
+        let gone = Remainder { cases, ..Remainder::default() };
+        let Some(again) = again else { return gone };
+        let share = |expect: &Expect| expect.saving() / expect.without;
+        // Seconds are predicted if prices were measured, which they are once. The figure that the
+        // piece is about is the one of which it saves the largest part.
+        let both = piece.details.expect.iter().filter_map(|first| {
             let now = again.details.expect.iter().find(|now| now.figure == first.figure)?;
             Some((first, now))
         });
-        let share = |expect: &Expect| expect.saving() / expect.without;
-        both.map_or(Remainder::default(), |(first, now)| Remainder {
+        let both = both.max_by(|(a, _), (b, _)| share(a).total_cmp(&share(b)));
+        both.map_or(gone, |(first, now)| Remainder {
             saving: now.saving() / first.saving(),
             share: share(now) / share(first),
+            cases,
         })
     }
 
@@ -195,10 +236,9 @@ impl After {
         expect: &Expect,
         others: &[(usize, f64)],
         open: bool,
-        before: &Trace,
-        facts: &Facts,
+        before: &First<'_>,
     ) -> CheckedFigure {
-        let recorded = match self.not_comparable(expect, before, facts) {
+        let recorded = match self.not_comparable(expect, before) {
             Some(why) => Err(why),
             None => expect.figure.of(&expect.programs, &self.facts, &self.whole),
         };
@@ -218,33 +258,45 @@ impl After {
         if open {
             return CheckedFigure { result: Holds::NotCarriedOut, ..checked };
         }
-        let own = expect.saving();
-        let most = others.iter().fold(own, |most, (_, saving)| most.max(*saving));
-        let sum = own + others.iter().map(|(_, saving)| saving).sum::<f64>();
-        let missed_by = off(most, sum, expect.without - recorded);
-        let result = if missed_by.abs() <= WITHIN { Holds::Held } else { Holds::Missed };
-        let with_pieces = others.iter().map(|(number, _)| *number).collect();
-        CheckedFigure { missed_by: Some(missed_by), with_pieces, result, ..checked }
+        let with_pieces: Vec<usize> = others.iter().map(|(number, _)| *number).collect();
+        let savings: Vec<f64> = others.iter().map(|(_, saving)| *saving).collect();
+        let checked = CheckedFigure { with_pieces, ..checked };
+        match judge(expect.saving(), &savings, expect.without - recorded) {
+            Some(missed_by) => {
+                let result = if missed_by.abs() <= WITHIN { Holds::Held } else { Holds::Missed };
+                CheckedFigure { missed_by: Some(missed_by), result, ..checked }
+            }
+            None => {
+                let one = others.len() == 1;
+                let explain = if one { "explains" } else { "explain" };
+                let why = format!("{} {explain} what was saved", pieces(&checked.with_pieces));
+                CheckedFigure { why: Some(why), ..checked }
+            }
+        }
     }
 
     /// Returns why a figure of the second recording cannot be compared with the first one's.
-    fn not_comparable(&self, expect: &Expect, before: &Trace, facts: &Facts) -> Option<String> {
+    fn not_comparable(&self, expect: &Expect, before: &First<'_>) -> Option<String> {
         if self.lost > 0 {
             return Some(format!("{} events of it were lost", self.lost));
         }
         let blind = |unseen: Unseen| unseen.has(Unseen::KERNEL_FAULTS);
-        if expect.figure == Figure::Faults && blind(self.unseen) != blind(before.header.unseen) {
+        if expect.figure == Figure::Faults && blind(self.unseen) != blind(before.trace.header.unseen) {
             return Some("only one of the two recordings has faults of the kernel".to_owned());
         }
         expect.programs.iter().find_map(|name| {
-            let was = facts.named(name)?.starts;
-            let Some(is) = self.facts.named(name).map(|program| program.starts) else {
-                let programs = self.facts.programs.iter().filter(|p| p.starts > 0);
-                let others: Vec<&str> = programs.map(|p| p.name.as_str()).take(4).collect();
-                return Some(format!("no program {name} is in it, but {}", others.join(", ")));
+            // A helper process of the same name is a part of the program's work.
+            let starts = |program: &ProgramFacts| program.starts - program.starts_itself;
+            let was = starts(before.facts.named(name)?);
+            let Some(is) = self.facts.named(name).map(starts) else {
+                return Some(format!(
+                    "no program {name} is in it, but {}; --as {name}=NAME compares one of them",
+                    self.facts.some_names()
+                ));
             };
             let differ = was.abs_diff(is) as f64 > was as f64 * WITHIN;
-            differ.then(|| format!("{name} was started {is} times in it, and {was} times before"))
+            let times = |n| several(n, "time");
+            differ.then(|| format!("{name} was started {} in it, and {} before", times(is), times(was)))
         })
     }
 }
@@ -256,6 +308,15 @@ struct Remainder {
     saving: f64,
     /// The part of the figure that it saves, as a part of that of the first recording.
     share: f64,
+    /// The cases, as a part of those of the first recording. `None` if they were not counted.
+    cases: Option<f64>,
+}
+
+impl Remainder {
+    /// Returns whether the piece was not carried out, whatever others did.
+    fn is_certain(&self) -> bool {
+        self.cases.map_or(self.saving >= AGAIN, |cases| cases > AGAIN)
+    }
 }
 
 /// Returns whether two predictions are about one figure.
@@ -274,6 +335,28 @@ fn off(least: f64, most: f64, recorded: f64) -> f64 {
     } else {
         0.0
     }
+}
+
+/// Returns the part of a predicted saving of `own` that a recorded one is off by, beside `others`
+/// that were carried out, too. `None` if a larger one of them, with the rest, explains the recorded
+/// saving.
+fn judge(own: f64, others: &[f64], recorded: f64) -> Option<f64> {
+    let most = others.iter().fold(own, |most, saving| most.max(*saving));
+    let rest: f64 = others.iter().sum();
+    let alone = off(own, own, recorded);
+    if alone < -WITHIN {
+        return Some(alone);
+    }
+    if most > own && recorded <= rest * (1.0 + WITHIN) {
+        return None;
+    }
+    Some(off(most, own + rest, recorded))
+}
+
+/// Names pieces by their numbers.
+fn pieces(numbers: &[usize]) -> String {
+    let listed: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    format!("{} {}", if numbers.len() == 1 { "piece" } else { "pieces" }, listed.join(" and "))
 }
 
 /// Puts the results of several figures together: the worst of those that are known.
@@ -311,7 +394,11 @@ impl CheckedAdvice {
         };
         let also =
             if self.figures.iter().any(fell) { "; other changes save some of its figures" } else { "" };
-        format!("{words}: the second recording gets the same advice{also}")
+        let why = match self.cases_left {
+            Some(part) if !self.again => format!("the second recording has {} of its cases", percent(part)),
+            _ => "the second recording gets the same advice".to_owned(),
+        };
+        format!("{words}: {why}{also}")
     }
 }
 
@@ -321,24 +408,28 @@ impl CheckedFigure {
         let Expect { figure, without, .. } = &self.expect;
         let mut predicted = format!("{} less predicted", figure.amount(self.expect.saving()));
         if !self.with_pieces.is_empty() {
-            let numbers: Vec<String> = self.with_pieces.iter().map(usize::to_string).collect();
-            predicted += &format!(" beside piece {}", numbers.join(" and "));
+            predicted += &format!(" beside {}", pieces(&self.with_pieces));
         }
         let (Some(recorded), None) = (self.recorded, &self.why) else {
             let why = self.why.as_deref().unwrap_or("the second recording does not have it");
             return format!("{predicted}: {}, as {why}.", words(self.result, None));
         };
+        if self.result == Holds::NotCarriedOut {
+            return format!("{predicted}.");
+        }
         let saving = without - recorded;
-        let part = if saving >= 0.0 {
-            format!("{} recorded, {} of that", figure.bare(saving), percent(saving / self.expect.saving()))
-        } else {
-            format!("{} more recorded", figure.bare(-saving))
+        let part = match (saving >= 0.0, self.with_pieces.is_empty()) {
+            (true, true) => {
+                format!(
+                    "{} recorded, {} of that",
+                    figure.bare(saving),
+                    percent(saving / self.expect.saving())
+                )
+            }
+            (true, false) => format!("{} recorded of all", figure.bare(saving)),
+            (false, _) => format!("{} more recorded", figure.bare(-saving)),
         };
-        let result = match self.result {
-            Holds::NotCarriedOut => String::new(),
-            result => format!(": {}", words(result, self.missed_by)),
-        };
-        format!("{predicted}, {part}{result}.")
+        format!("{predicted}, {part}: {}.", words(self.result, self.missed_by))
     }
 }
 
@@ -356,6 +447,21 @@ mod tests {
         near(off(100.0, 150.0, 120.0), 0.0);
         near(off(100.0, 150.0, 90.0), -0.1);
         near(off(100.0, 150.0, 165.0), 0.1);
+    }
+
+    #[test]
+    fn a_figure_that_a_larger_piece_explains_says_nothing() {
+        let near = |a: Option<f64>, b: f64| assert!((a.unwrap() - b).abs() < 1e-9, "{a:?} {b}");
+        // The larger one is judged with the smaller one, which says nothing by itself.
+        near(judge(10_000.0, &[150.0], 10_100.0), 0.0);
+        assert_eq!(judge(150.0, &[10_000.0], 10_100.0), None);
+        assert_eq!(judge(150.0, &[10_000.0], 5_000.0), None);
+        near(judge(10_000.0, &[150.0], 5_000.0), -0.5);
+        // Less than it alone was to save: it missed, whatever the other did.
+        near(judge(800.0, &[1_000.0], 400.0), -0.5);
+        // More than the other one explains.
+        near(judge(800.0, &[1_000.0], 1_500.0), 0.0);
+        near(judge(800.0, &[800.0], 900.0), 0.0);
     }
 
     #[test]

@@ -14,6 +14,9 @@ const WRAPPERS: [&str; 30] = [
     "sudo", "tcsh", "time", "timeout", "xargs", "zsh",
 ];
 
+/// Shells, which run scripts.
+const SHELLS: [&str; 7] = ["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
+
 /// Calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTime {
@@ -44,6 +47,9 @@ pub struct ProgramFacts {
     pub name: String,
     /// How often it was started by `execve`, or ran before the recording.
     pub starts: u64,
+    /// Of these, starts by a child of a process of the same name, such as those of a helper
+    /// process.
+    pub starts_itself: u64,
     /// Faults.
     pub faults: u64,
     /// Forks that copy the address space.
@@ -59,13 +65,43 @@ pub struct ProgramFacts {
     pub mappings: Vec<Mapping>,
     /// Microseconds of CPU time, in user mode and in the kernel.
     pub cpu: (u64, u64),
+    /// Switches to another task because of a wait.
+    pub waits: u64,
     callers: HashMap<Cause, HashMap<Option<PlaceId>, u64>>,
+}
+
+/// Returns whether a name is that of a shell.
+pub fn is_shell_name(name: &str) -> bool {
+    SHELLS.contains(&name)
 }
 
 impl ProgramFacts {
     /// Returns whether it is a program that starts others, such as a shell.
     pub fn is_wrapper(&self) -> bool {
-        WRAPPERS.binary_search(&self.name.as_str()).is_ok()
+        WRAPPERS.binary_search(&self.name.as_str()).is_ok() || self.is_shell()
+    }
+
+    /// Returns whether it waited about once for each fault, as with `userfaultfd`: another thread
+    /// brings the page, and waits for the next fault itself. The recording does not have that call.
+    pub fn waits_for_pages(&self) -> bool {
+        let (waits, faults) = (self.waits as f64, self.faults as f64);
+        (faults * 0.75..=faults * 3.0).contains(&waits) && self.faults > 0
+    }
+
+    /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script
+    /// that is started by its own name has that, and may start a program of the same name.
+    pub fn is_shell(&self) -> bool {
+        is_shell_name(&self.name) || self.has_file() && self.files().all(is_shell_name)
+    }
+
+    /// Returns whether the name of its file was recorded.
+    pub fn has_file(&self) -> bool {
+        self.files().next().is_some()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &str> {
+        let programs = self.mappings.iter().filter(|mapping| mapping.object == Object::Program);
+        programs.filter_map(|mapping| mapping.name.as_deref())
     }
 
     /// Returns the time of its forks, `vfork` included.
@@ -88,6 +124,7 @@ pub struct ForkFacts {
 }
 
 /// Facts about all programs.
+#[derive(Default)]
 pub struct Facts {
     /// The programs, in the order of their first start.
     pub programs: Vec<ProgramFacts>,
@@ -106,6 +143,8 @@ pub struct Facts {
 struct Numbered {
     name: Option<String>,
     started: bool,
+    /// The number of the process that has made a child to start it; 0 if no program did.
+    starter: u32,
     heap: Option<(u64, u64)>,
     facts: ProgramFacts,
 }
@@ -144,6 +183,8 @@ impl Facts {
         let (mut tasks, openings) = (Tasks::new(trace), trace.opening_steps());
         let mut last = vec![0_u32; trace.tasks as usize];
         let mut timings = trace.timings.iter().peekable();
+        // Tasks that were made and have started no program.
+        let mut children = HashSet::new();
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             while let Some(timing) = timings.next_if(|timing| timing.step <= event) {
                 walk.note(timing.task, last[timing.task as usize], timing.note);
@@ -156,12 +197,16 @@ impl Facts {
                 walk.read_later.insert(before, number);
             }
             walk.numbers.resize_with(walk.numbers.len().max(number as usize + 1), Numbered::default);
+            if number != before && children.remove(&step.task) {
+                walk.numbers[number as usize].starter = before;
+            }
             match step.what {
                 PackedKind::Fault { .. } => walk.numbers[number as usize].facts.faults += 1,
                 PackedKind::Rare(rare) => {
                     let kind = trace.rare[rare as usize];
                     if let Kind::Clone { child, .. } = kind {
                         last[child as usize] = number;
+                        children.insert(child);
                     }
                     walk.call(event, step.task, number, &kind);
                 }
@@ -179,6 +224,12 @@ impl Facts {
         self.of_number.get(number as usize).copied().unwrap_or(0)
     }
 
+    /// Returns the numbers of programs that are wanted.
+    pub fn numbers(&self, wanted: impl Fn(&ProgramFacts) -> bool) -> HashSet<u32> {
+        let numbers = self.of_number.iter().zip(0_u32..);
+        numbers.filter(|(program, _)| wanted(&self.programs[**program])).map(|(_, number)| number).collect()
+    }
+
     /// Returns the name of the program of a number.
     pub fn name(&self, number: u32) -> &str {
         &self.programs[self.program(number)].name
@@ -187,6 +238,18 @@ impl Facts {
     /// Returns the program with a name.
     pub fn named(&self, name: &str) -> Option<&ProgramFacts> {
         self.programs.iter().find(|program| program.name == name)
+    }
+
+    /// Lists the names of the first programs that were started.
+    pub fn some_names(&self) -> String {
+        let started = self.programs.iter().filter(|program| program.starts > 0);
+        let some = if started.clone().next().is_some() {
+            started.collect()
+        } else {
+            self.programs.iter().collect::<Vec<_>>()
+        };
+        let names: Vec<&str> = some.into_iter().map(|program| program.name.as_str()).take(4).collect();
+        names.join(", ")
     }
 
     /// Returns the nanoseconds of a task's first `execve`, if it was timed.
@@ -237,16 +300,24 @@ impl Facts {
         let all: u64 = callers.values().sum();
         let known = callers.iter().filter_map(|(place, n)| Some(((*place)?, *n)));
         let (place, most) = known.max_by_key(|(place, n)| (*n, std::cmp::Reverse(*place)))?;
-        let found = symbols.place(place);
-        let mut text = symbols.text(found.function?).to_owned();
-        if let Some(file) = found.file {
-            let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
-            text += &format!(" ({}{line})", symbols.text(file));
-        } else if let Some(module) = found.module {
-            text += &format!(" in {}", symbols.text(module));
-        }
-        Some((text, most as f64 / all.max(1) as f64))
+        Some((place_text(place, symbols)?, most as f64 / all.max(1) as f64))
     }
+}
+
+/// Names a place: "load (store.c:12)". `None` if neither its function nor its file is known.
+pub fn place_text(place: PlaceId, symbols: &Symbols) -> Option<String> {
+    let found = symbols.place(place);
+    let Some(function) = found.function else {
+        return Some(format!("a function of {} without a symbol", symbols.text(found.module?)));
+    };
+    let mut text = symbols.text(function).to_owned();
+    if let Some(file) = found.file {
+        let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
+        text += &format!(" ({}{line})", symbols.text(file));
+    } else if let Some(module) = found.module {
+        text += &format!(" in {}", symbols.text(module));
+    }
+    Some(text)
 }
 
 impl Walk<'_> {
@@ -299,8 +370,9 @@ impl Walk<'_> {
                     fork.1.ns = Some(ns);
                 }
             }
-            Note::Used { user, system, .. } => {
+            Note::Used { user, system, waits, .. } => {
                 of.cpu = (of.cpu.0 + user, of.cpu.1 + system);
+                of.waits += u64::from(waits);
             }
             Note::Mapped { start, pages, object, name } => {
                 let name = name.map(|name| symbols.text(name).to_owned());
@@ -344,9 +416,21 @@ impl Walk<'_> {
             });
             let sum = &mut facts.programs[at];
             let ProgramFacts {
-                faults, forks, tables_at_end, calls, runtimes, mappings, cpu, callers, ..
+                faults,
+                forks,
+                tables_at_end,
+                calls,
+                runtimes,
+                mappings,
+                cpu,
+                waits,
+                callers,
+                ..
             } = one.facts;
+            sum.waits += waits;
             sum.starts += u64::from(one.started);
+            let by_itself = one.starter > 0 && facts.of_number.get(one.starter as usize) == Some(&at);
+            sum.starts_itself += u64::from(one.started && by_itself);
             (sum.faults, sum.forks) = (sum.faults + faults, sum.forks + forks);
             sum.cpu = (sum.cpu.0 + cpu.0, sum.cpu.1 + cpu.1);
             if let Some(tables) = tables_at_end {
@@ -453,11 +537,33 @@ mod tests {
     }
 
     #[test]
+    fn starts_of_helpers_by_their_own_program_are_known() {
+        let mut events = Vec::from(exec(0, "node"));
+        for (child, name) in [(1, "node"), (2, "ls")] {
+            events.push((0, Kind::Clone { child, kind: CloneKind::Fork }));
+            events.extend(exec(child, name));
+        }
+        let facts = Facts::of(&trace(&events));
+        let starts = |name| facts.named(name).map(|program| (program.starts, program.starts_itself));
+        assert_eq!((starts("node"), starts("ls")), (Some((2, 1)), Some((1, 0))));
+    }
+
+    #[test]
     fn wrappers_are_found_by_name() {
         assert!(WRAPPERS.is_sorted());
         let of = |name: &str| ProgramFacts { name: name.to_owned(), ..ProgramFacts::default() };
         assert!(of("bash").is_wrapper() && of("zsh").is_wrapper() && of("ash").is_wrapper());
         assert!(!of("python3").is_wrapper() && !of("bashful").is_wrapper());
+        let file = |name: &str| {
+            let name = Some(name.to_owned());
+            Mapping { start: 0, pages: 1, object: Object::Program, name }
+        };
+        let mut script = of("build");
+        assert!(!script.is_shell());
+        script.mappings.push(file("bash"));
+        assert!(script.is_shell() && script.is_wrapper());
+        script.mappings.push(file("build"));
+        assert!(!script.is_shell(), "it starts the program of its name");
     }
 
     #[test]

@@ -89,6 +89,9 @@ pub struct Saved {
     pub cause_shares: BTreeMap<&'static str, f64>,
 }
 
+/// The sentence of savings that are none.
+pub const NOTHING: &str = "Saves nothing.";
+
 /// The least part of a figure that counts as a saving.
 pub const LEAST_SHARE: f64 = 0.01;
 /// The fewest tables that count as a saving.

@@ -50,6 +50,11 @@ impl Measure {
         Measure { usual: self.usual, rounds: 0, clock: self.clock, spinner: self.spinner.clone() }
     }
 
+    /// Returns whether times are compared.
+    pub fn compares(&self) -> bool {
+        self.rounds > 0
+    }
+
     /// Shows the next measurement on a terminal.
     pub fn say(&self, what: &str) {
         self.spinner.set_message(what.to_owned());

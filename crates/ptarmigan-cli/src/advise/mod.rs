@@ -6,20 +6,25 @@
 //!
 //! * `program` has the advice to the author of the program, `kernel` that to a kernel.
 //! * `facts` are names, times and mappings of the programs, which no replay knows.
-//! * `expect` says what a second recording should show, and `check` compares one.
+//! * `expect` says what a second recording should show, and `check` compares one; `names` has the
+//!   programs that are called otherwise in it.
 //! * `measure` replays both sides in turns; `figures` are the counts of a replay.
+//! * `causes` lists what takes the time; `rank` orders advice by it.
 //! * `brief` has the advice in short, for `ptarmigan report`.
 //! * `report` is the result, which serialises to the JSON document; `text` prints it.
 mod advice;
 mod args;
 mod brief;
+mod causes;
 mod check;
 mod expect;
 mod facts;
 mod figures;
 mod kernel;
 mod measure;
+mod names;
 mod program;
+mod rank;
 mod report;
 mod text;
 
@@ -28,9 +33,11 @@ pub use brief::{Brief, Effort, brief};
 
 use crate::page_prices::PagePrices;
 use args::{KernelArch, Whom};
-use check::After;
+use causes::Causes;
+use check::{After, First};
 use facts::Facts;
 use measure::Measure;
+use program::Needs;
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan_replay::model;
 use ptarmigan_replay::{SoloTrace, Trace};
@@ -84,20 +91,24 @@ fn one(
 ) -> Result<TraceReport, Failure> {
     let measure = Measure::new(args.memory, args.rounds);
     let recorded = SoloTrace::new(trace);
-    let mut verdicts = Vec::new();
+    let (mut verdicts, mut needs) = (Vec::new(), Needs::default());
     measure.say("replaying");
     let facts = Facts::of(recorded.trace());
+    let names = names::Renamed::new(&args.renamed, &facts)?;
     let (whole, run) = measure.alone(measure::Side { trace: &recorded, on: measure.usual })?;
     if args.whom != Whom::Kernel {
-        verdicts.extend(program::advise(&recorded, &facts, &whole, &measure, prices)?);
+        let found = program::advise(&recorded, &facts, &whole, &measure, prices)?;
+        verdicts.extend(found.verdicts);
+        needs = found.needs;
     }
     if args.whom != Whom::Program {
         verdicts.extend(kernel::advise(&recorded, &measure, costs, args.arch == KernelArch::I386Pae)?);
     }
-    let mut report = TraceReport::new(recorded.trace(), whole, run.samples, verdicts);
+    let causes = Causes::of(recorded.trace(), &facts, prices.as_ref());
+    let mut report = TraceReport::new(recorded.trace(), whole, run.samples, verdicts, causes);
     if let Some(path) = &args.check {
-        let after = After::new(args.open(path)?, recorded.trace(), &measure)?;
-        report.check = Some(after.check(&report.advice, recorded.trace(), &facts));
+        let after = After::new(args.open(path)?, recorded.trace(), &names, &measure)?;
+        report.check = Some(after.check(&report.advice, &First { trace: recorded.trace(), facts, needs }));
     }
     Ok(report)
 }

@@ -1,7 +1,9 @@
 //! The result. Serialised, it is the JSON document.
 use super::advice::{Advice, Rejected, Verdict};
+use super::causes::{Causes, WorkCause};
 use super::check::Check;
 use super::figures::Figures;
+use super::rank;
 use ptarmigan_replay::Trace;
 use ptarmigan_replay::account::{Programs, TimesReport};
 use ptarmigan_trace::{Arch, Method, Unseen};
@@ -49,10 +51,18 @@ pub struct TraceReport {
     pub notes: Vec<String>,
     /// The replay as recorded.
     pub whole: Figures,
-    /// The advice, the most valuable first.
+    /// The advice, ordered by the time that it saves.
     pub advice: Vec<Advice>,
     /// Advice that was considered and rejected.
     pub rejected: Vec<Rejected>,
+    /// The largest causes of page-table work.
+    pub causes: Vec<WorkCause>,
+    /// Whether a cause without advice takes more time than the advice saves.
+    #[serde(skip)]
+    pub leaves_more: bool,
+    /// Whether page tables take hardly any of the CPU time.
+    #[serde(skip)]
+    pub hardly_any: bool,
     /// The comparison with a second recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Check>,
@@ -61,7 +71,13 @@ pub struct TraceReport {
 impl TraceReport {
     /// Puts the result for a trace together. `samples` are the counts of Linux that the replay was
     /// compared with, and those that were equal.
-    pub fn new(trace: &Trace, whole: Figures, samples: (u64, u64), verdicts: Vec<Verdict>) -> Self {
+    pub fn new(
+        trace: &Trace,
+        whole: Figures,
+        samples: (u64, u64),
+        verdicts: Vec<Verdict>,
+        causes: Causes,
+    ) -> Self {
         let (mut advice, mut rejected) = (Vec::new(), Vec::new());
         for verdict in verdicts {
             match verdict {
@@ -69,7 +85,7 @@ impl TraceReport {
                 Verdict::Not(one) => rejected.push(one),
             }
         }
-        advice.sort_by(|a, b| b.value.total_cmp(&a.value));
+        rank::rank(&mut advice, &mut rejected, &causes);
         TraceReport {
             name: trace.name.clone(),
             method: trace.header.method.name(),
@@ -81,8 +97,11 @@ impl TraceReport {
             times: trace.account.report(),
             notes: notes(trace, samples),
             whole,
+            leaves_more: rank::leaves_more(&advice, &causes),
+            hardly_any: causes.hardly_any,
             advice,
             rejected,
+            causes: causes.told(),
             check: None,
         }
     }

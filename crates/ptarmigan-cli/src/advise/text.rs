@@ -1,5 +1,6 @@
 //! The result as text, at most 80 columns wide, or as wide as a narrower terminal.
 use super::advice::{Advice, MappingPlace, ProgramShare, To};
+use super::causes::WorkCause;
 use super::check::Check;
 use super::expect::Expect;
 use super::figures::percent;
@@ -48,9 +49,15 @@ pub fn text(report: &TraceReport, width: usize) -> String {
     for note in &report.notes {
         out.add(0, &format!("Note: {note}"));
     }
-    if report.advice.is_empty() {
+    let certain = report.advice.iter().any(|advice| !advice.details.uncertain);
+    if !certain {
         out.text.push('\n');
-        out.add(0, &format!("Nothing would help{}.", report.programs.clause()));
+        let found = if report.hardly_any { "Nothing would help" } else { "No advice was found" };
+        out.add(0, &format!("{found}{}.", report.programs.clause()));
+    }
+    if !report.hardly_any && (!certain || report.leaves_more) {
+        let heading = if certain { "Most of the time is elsewhere" } else { "The largest causes" };
+        causes(&mut out, heading, &report.causes);
     }
     for (number, advice) in report.advice.iter().enumerate() {
         out.text.push('\n');
@@ -71,6 +78,14 @@ pub fn text(report: &TraceReport, width: usize) -> String {
         checked(&mut out, check);
     }
     out.text
+}
+
+fn causes(out: &mut Paragraphs, heading: &str, causes: &[WorkCause]) {
+    if !causes.is_empty() {
+        out.text.push('\n');
+        out.add(0, &format!("{heading}:"));
+    }
+    causes.iter().for_each(|cause| out.add(2, &cause.sentence()));
 }
 
 fn checked(out: &mut Paragraphs, check: &Check) {
@@ -94,7 +109,9 @@ fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
         To::Program => "program",
         To::Kernel => "kernel",
     };
-    out.add(0, &format!("{number}. For the {to}: {}.", advice.title));
+    // Advice that may be a loss is behind all other and has no place among it.
+    let place = if advice.details.uncertain { "May help or harm.".to_owned() } else { format!("{number}.") };
+    out.add(0, &format!("{place} For the {to}: {}.", advice.title));
     out.add(3, &advice.figure);
     let details = &advice.details;
     if let [_, _, ..] = details.programs.as_slice() {

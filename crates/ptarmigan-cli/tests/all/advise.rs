@@ -3,7 +3,8 @@
 use crate::program::{Ran, Temporary, crate_file, fed, program, ptarmigan, reader_goes_away, text};
 use ptarmigan_term::Time;
 use ptarmigan_trace::{
-    Arch, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Unseen, Writer,
+    Arch, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Note, Prot, Runtime, Sampled, Unseen,
+    Writer,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -225,11 +226,11 @@ fn arenas_of_an_allocator_are_told_from_other_mappings() {
 }
 
 #[test]
-fn a_program_that_nothing_would_help_is_told_so() {
+fn a_program_without_advice_is_not_said_to_need_none() {
     let file = made("small", |_| {}, 0, &small());
     let out = ptarmigan(&["advise", "--for", "both", file.path()]);
     let text = out.good();
-    assert!(text.contains("\nNothing would help.\n"), "{text}");
+    assert!(text.contains("\nNo advice was found.\n\nThe largest causes:\n  2 faults of small"), "{text}");
     assert!(text.contains("caching does not pay"), "{text}");
 }
 
@@ -450,6 +451,46 @@ fn few_tables_are_no_sparse_layout_and_other_mappings_no_arenas() {
     assert_eq!(kinds(&report), ["sparse-layout"], "{report:#}");
     assert_eq!(piece(&report, "sparse-layout")["saved"]["tables_at_end"], 19, "{report:#}");
     assert!(reason(&report, "arenas").starts_with("no allocator has arenas"), "{report:#}");
+}
+
+#[test]
+fn memory_that_comes_and_goes_is_no_sparse_layout() {
+    let mut events = vec![(0, EXEC), (0, map(BASE, 200 * 512))];
+    events.extend((0..200 * 100).map(|n| (0, write(BASE + n / 100 * 512 + n % 100))));
+    // 300 times the same ten places, of one page each.
+    let at = |n: u64| BASE + (1 << 22) + n * 1024;
+    for round in 0..300 {
+        events.extend((0..10).flat_map(|n| [(0, map(at(n), 600)), (0, write(at(n) + round % 7))]));
+        events.extend((0..10).map(|n| (0, Kind::Munmap { start: at(n), pages: 600 })));
+    }
+    events.push((0, Kind::Exit { last: true }));
+    let report = advice(&made("comes-and-goes", |_| {}, 0, &events).0, &[]);
+    assert!(!kinds(&report).contains(&"sparse-layout"), "{report:#}");
+    let why = reason(&report, "sparse-layout");
+    let places = "keep pages together: 10 pages are spread over 10 tables";
+    assert!(why.starts_with(places) && why.contains("less than a tenth"), "{why}");
+}
+
+#[test]
+fn stacks_and_memory_of_allocators_are_laid_out_by_others() {
+    let spread = |name: &str, flags: u16, more: &[(u32, Kind)]| {
+        let mut events = vec![(0, EXEC)];
+        events.extend(more);
+        for n in 0..40 {
+            let flags = MapFlags(MapFlags::ANON | flags);
+            let start = BASE + n * 2048;
+            events.push((0, Kind::Mmap { start, pages: 1024, prot: Prot(3), flags }));
+            events.push((0, write(start)));
+        }
+        events.push((0, Kind::Exit { last: true }));
+        advice(&made(name, |_| {}, 0, &events).0, &[])
+    };
+    assert!(kinds(&spread("own", 0, &[])).contains(&"sparse-layout"));
+    assert!(!kinds(&spread("stacks", MapFlags::NO_HUGE, &[])).contains(&"sparse-layout"));
+    let shadow = map(0x7_fff7, 65_536);
+    assert!(!kinds(&spread("sanitized", 0, &[(0, shadow)])).contains(&"sparse-layout"));
+    let report = spread("jemalloc", 0, &[(0, Kind::Note(Note::Runtime(Runtime::Jemalloc)))]);
+    assert!(reason(&report, "sparse-layout").contains("laid out by jemalloc"), "{report:#}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Advice on forks: with seconds, by program, and never that of huge pages for memory that a
 //! program forks and writes.
 use crate::advise::{BASE, EXEC, advice, figure, kinds, made, map, piece, reason, write};
-use ptarmigan_trace::{Call, CloneKind, FaultFlags, Kind, Name, Note};
+use ptarmigan_trace::{Call, CloneKind, FaultFlags, Header, Kind, Name, Note, Runtime, Unseen};
 use serde_json::Value;
 
 const EXIT: Kind = Kind::Exit { last: true };
@@ -141,6 +141,41 @@ fn a_snapshot_is_told_from_workers() {
     let why = reason(&report, "fork-memory");
     assert!(why.contains("8 forks of redis-server copied up to 48 MiB in 200 leaf tables"), "{why}");
     assert!(why.contains("the parent copies what it writes meanwhile (2,400 pages)"), "{why}");
+}
+
+#[test]
+fn without_the_access_of_faults_large_forks_are_not_judged() {
+    let blind: Vec<(u32, Kind)> = lives_on("redis-server", 300, 10)
+        .into_iter()
+        .map(|(task, kind)| match kind {
+            Kind::Fault { page, .. } => (task, Kind::Fault { page, flags: FaultFlags(FaultFlags::USER) }),
+            kind => (task, kind),
+        })
+        .collect();
+    let unseen = |header: &mut Header| header.unseen = Unseen(Unseen::FAULT_ACCESS);
+    let report = advice(&made("blind", unseen, 0, &blind).0, &[]);
+    for kind in ["fork-memory", "sharing-lost"] {
+        assert!(!kinds(&report).contains(&kind), "{report:#}");
+        let why = reason(&report, kind);
+        assert!(
+            why.contains("does not tell writes from reads, which one by tracefs does (as root)"),
+            "{why}"
+        );
+    }
+}
+
+#[test]
+fn runtimes_are_told_in_their_language_how_to_start_programs() {
+    let how = |runtime| {
+        let mut events = starts_programs(false);
+        events.insert(2, (0, Kind::Note(Note::Runtime(runtime))));
+        let report = advice(&made("language", |_| {}, 0, &events).0, &[]);
+        piece(&report, "vfork")["how"].as_str().expect("a text").to_owned()
+    };
+    assert!(how(Runtime::Jvm).starts_with("Java: -Djdk.lang.Process.launchMechanism=VFORK"));
+    assert!(how(Runtime::V8).contains("helper process"));
+    assert!(how(Runtime::Python).contains("preexec_fn"));
+    assert!(how(Runtime::Glibc).starts_with("posix_spawn, vfork"));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Advice on shared memory that many processes map, and to servers that fork for each connection.
 use crate::advise::{BASE, EXEC, advice, figure, kinds, made, piece, reason, write};
 use crate::program::Temporary;
-use ptarmigan_trace::{CloneKind, FaultFlags, Kind, MapFlags, Name, Prot};
+use ptarmigan_trace::{
+    CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Note, Object, Prot, Writer,
+};
 use serde_json::Value;
 
 const EXIT: Kind = Kind::Exit { last: true };
@@ -90,6 +92,39 @@ fn private_memory_files_and_one_process_get_no_shared_advice() {
     assert!(reason(&report, "shared-memory").contains("no two processes"), "{report:#}");
 }
 
+/// Four processes that map a file of 20 MiB shared, and read a page of each region.
+fn readers() -> Temporary {
+    let file = Temporary::new("readers");
+    let mut writer =
+        Writer::new(Vec::new(), &Header::new("readers", 1, Method::Synthetic), 3).expect("a header");
+    let name = Some(writer.text("data.mdb").expect("a text"));
+    let map = |task| {
+        let (pages, prot, flags) = (10 * REGION, Prot(1), MapFlags(MapFlags::SHARED));
+        let mapped = Note::Mapped { start: BASE, pages, object: Object::File, name };
+        [(task, Kind::Mmap { start: BASE, pages, prot, flags }), (task, Kind::Note(mapped))]
+    };
+    let mut events = vec![(0, EXEC), (0, Kind::Name(Name::new("reader")))];
+    events.extend((1..=4).flat_map(|child| [vec![(0, fork(child))], map(child).to_vec()].concat()));
+    let read = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER) };
+    events.extend((1..=4).flat_map(|task| (0..10).map(move |n| (task, read(BASE + n * REGION)))));
+    events.extend((1..=4).map(|child| (child, EXIT)));
+    for (task, kind) in [events, vec![(0, EXIT)]].concat() {
+        writer.event(&Event { task, cpu: 0, kind }).expect("an event");
+    }
+    std::fs::write(&file.0, writer.finish(0).expect("a trace").0).expect("a temporary file");
+    file
+}
+
+#[test]
+fn a_file_that_many_map_is_named_with_its_tables() {
+    let report = advice(&readers().0, &[]);
+    let said = reason(&report, "shared-memory");
+    let begins = "data.mdb of 20 MiB: 40 leaf tables, at most 40 tables (160 KiB) at once, for 40 KiB of a file \
+                  that 4 processes map (reader); ";
+    assert!(said.starts_with(begins), "{said}");
+    assert!(said.contains("fewer processes, or threads of one"), "{said}");
+}
+
 #[test]
 fn huge_pages_only_have_no_last_level_table_in_a_replay() {
     let tables = |name: &str, flags| {
@@ -122,7 +157,7 @@ fn a_server_forking_per_connection_should_keep_processes() {
 fn children_that_stay_or_start_a_program_need_no_pooler() {
     let report = advice(&server("stay", "server", SHARED, 60, 60).0, &[]);
     let why = reason(&report, "pooler");
-    assert_eq!(why, "server forked 60 times for processes that share its memory, at most 60 at once");
+    assert_eq!(why, "server forked 60 times for processes that do its work, at most 60 at once");
     let mut events = vec![(0, shared(BASE, 10 * REGION)), (0, write(BASE))];
     for child in 1..=60 {
         events.extend([(0, fork(child)), (child, write(BASE)), (child, EXEC), (child, EXIT)]);

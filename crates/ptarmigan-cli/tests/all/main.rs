@@ -1,8 +1,12 @@
 //! Tests of the command in one executable: `cargo test -p ptarmigan-cli --test all replay::` runs
 //! one module of them. Tests of recording, which fork and send signals, are beside it.
 mod advise;
+mod advise_causes;
 mod advise_check;
+mod advise_children;
+mod advise_churn;
 mod advise_forks;
+mod advise_huge;
 mod advise_shared;
 mod advise_where;
 mod attached;

@@ -1,4 +1,5 @@
 //! The account as one line.
+use super::sums::DEAREST;
 use super::{Account, Call, Family, Times};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Count, Time};
@@ -115,9 +116,6 @@ fn cost(total: &Times, family: Family, first: bool) -> String {
         _ => said(counted(time.calls, family), time.nanos),
     }
 }
-
-/// Microseconds above which a fault cannot be all that the kernel did.
-const DEAREST: u64 = 10;
 
 /// Returns a number of calls with their noun.
 fn counted(n: u64, family: Family) -> String {

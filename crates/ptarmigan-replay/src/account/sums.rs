@@ -95,6 +95,9 @@ pub struct Times {
 /// between kernel and user mode are too few for less.
 const ENOUGH: u64 = 400_000;
 
+/// Microseconds above which a fault cannot be all that the kernel did.
+pub(super) const DEAREST: u64 = 10;
+
 impl Times {
     pub(super) fn took(&mut self, call: Call, nanos: u64, away: u64) {
         let time = &mut self.calls[call as usize];
@@ -160,6 +163,18 @@ impl Times {
     pub fn faults_about(&self) -> Option<u64> {
         let nanos = self.in_calls();
         (self.cpu() >= ENOUGH && self.faults > 0).then(|| self.kernel.saturating_sub(nanos / 1000))
+    }
+
+    /// Returns the same, but no more than so many faults can take.
+    pub fn faults_at_most(&self) -> Option<u64> {
+        self.faults_about().map(|micros| micros.min(self.faults.saturating_mul(DEAREST)))
+    }
+
+    /// Returns how many microseconds of CPU time page tables took at most: the timed calls, and all
+    /// that faults can have taken.
+    pub fn page_tables_at_most(&self) -> u64 {
+        let faults = self.faults.saturating_mul(DEAREST);
+        self.in_calls() / 1000 + self.faults_at_most().unwrap_or_else(|| faults.min(self.kernel))
     }
 }
 

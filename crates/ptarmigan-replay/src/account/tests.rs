@@ -75,6 +75,8 @@ fn times_belong_to_the_program_that_the_task_ran() {
     assert_eq!((total.processes, total.ended, total.cpu()), (2, 2, 940_000));
     // 640 ms in the kernel less 300, 20, 12 and 40 ms.
     assert_eq!(total.faults_about(), Some(268_000));
+    // Three faults do not take that long.
+    assert_eq!((total.faults_at_most(), total.page_tables_at_most()), (Some(30), 372_030));
     assert_eq!(
         account.line().as_deref(),
         Some(

@@ -1,10 +1,11 @@
 //! Records a command and compares the replay with Linux.
 use super::program::{Step, Text};
+use crate::recorder::Recorder;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
+use std::time::Duration;
 
 /// The policies that a recording is replayed with.
 const POLICIES: &str = "plain,ptarmigan";
@@ -60,37 +61,31 @@ impl Found {
 
 /// Records and replays in a directory of its own.
 pub struct Checker {
-    ptarmigan: PathBuf,
+    recorder: Recorder,
     guest: PathBuf,
-    dir: PathBuf,
 }
 
 impl Checker {
     /// Makes the directory, and builds the command unless one is given.
     pub fn new(ptarmigan: Option<&Path>) -> Result<Self, String> {
-        let ptarmigan = match ptarmigan {
-            Some(file) => file.canonicalize().map_err(|e| format!("{}: {e}", file.display()))?,
-            None => built()?,
-        };
-        let dir = std::env::temp_dir().join(format!("ptarmigan-fidelity-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let recorder = Recorder::new("fidelity", ptarmigan)?;
         let guest = std::env::current_exe().map_err(|e| e.to_string())?;
-        Ok(Self { ptarmigan, guest, dir })
+        Ok(Self { recorder, guest })
     }
 
     /// The directory, in which recorded commands run.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.recorder.dir()
     }
 
     /// The file of the trace that was recorded last.
     fn trace(&self) -> PathBuf {
-        self.dir.join("trace.ptrace")
+        self.dir().join("trace.ptrace")
     }
 
     /// The file of the random program that was recorded last.
     fn program(&self) -> PathBuf {
-        self.dir.join("program")
+        self.dir().join("program")
     }
 
     /// Keeps the trace that was recorded last, and its program if that was a random one, in `to`.
@@ -140,27 +135,7 @@ impl Checker {
         command: impl IntoIterator<Item = &'a OsStr>,
         most: Duration,
     ) -> Result<(ExitStatus, String), String> {
-        let trace = self.trace();
-        let _ = std::fs::remove_file(&trace);
-        let said = self.dir.join("said");
-        let error = |e: std::io::Error| format!("{}: {e}", self.ptarmigan.display());
-        // A file: daemons keep their standard error open.
-        let errors = std::fs::File::create(&said).map_err(|e| format!("{}: {e}", said.display()))?;
-        let recorder = Command::new(&self.ptarmigan)
-            .args(["record", "--method", "tracefs", "--level", "1", "-o"])
-            .arg(&trace)
-            .arg("--")
-            .args(command)
-            .current_dir(&self.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(errors)
-            .spawn()
-            .map_err(error)?;
-        let status = ended(recorder, most).map_err(error)?;
-        let said = std::fs::read(&said).map_err(error)?;
-        let said = String::from_utf8_lossy(&said).into_owned();
-        if trace.exists() { Ok((status, said)) } else { Err(format!("recording: {}", said.trim())) }
+        self.recorder.record(&self.trace(), &["--method", "tracefs", "--level", "1"], command, most)
     }
 
     /// Replays the trace that was recorded last, on `cpus` CPUs, with large pages if they are
@@ -169,60 +144,14 @@ impl Checker {
     /// # Errors
     /// If the replay fails.
     pub fn replay(&self, cpus: u32, large: bool) -> Result<Found, String> {
-        let replayed = Command::new(&self.ptarmigan)
-            .arg("replay")
-            .arg(self.trace())
-            .args(["--policy", POLICIES, "--sanitize", "--json", "--cpus", &cpus.to_string()])
-            .args(large.then_some("--large-pages"))
-            .output()
-            .map_err(|e| format!("{}: {e}", self.ptarmigan.display()))?;
-        let report: Value = serde_json::from_slice(&replayed.stdout)
-            .map_err(|_| format!("replay: {}", String::from_utf8_lossy(&replayed.stderr).trim()))?;
+        let cpus = cpus.to_string();
+        let trace = self.trace();
+        let mut args =
+            vec![OsStr::new("replay"), trace.as_os_str(), OsStr::new("--policy"), OsStr::new(POLICIES)];
+        args.extend(["--sanitize", "--json", "--cpus", &cpus].map(OsStr::new));
+        args.extend(large.then_some(OsStr::new("--large-pages")));
+        let report: Value = self.recorder.json(&args)?;
         Ok(Found::of(&report))
-    }
-}
-
-/// Builds the command. Returns its file.
-fn built() -> Result<PathBuf, String> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--profile", "dist", "--package", "ptarmigan-cli"])
-        .status()
-        .map_err(|e| format!("cargo: {e}"))?;
-    if !status.success() {
-        return Err("the command cannot be built".to_owned());
-    }
-    let metadata = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .map_err(|e| format!("cargo: {e}"))?;
-    let metadata: Value = serde_json::from_slice(&metadata.stdout).map_err(|e| e.to_string())?;
-    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no directory")?;
-    Ok(Path::new(target).join("dist/ptarmigan"))
-}
-
-/// Waits for the recorder. After `most` the recorded command is asked to end, and soon made to.
-fn ended(mut recorder: Child, most: Duration) -> std::io::Result<ExitStatus> {
-    if most == Duration::MAX {
-        return recorder.wait();
-    }
-    let (start, mut asked) = (Instant::now(), false);
-    loop {
-        if let Some(status) = recorder.try_wait()? {
-            return Ok(status);
-        }
-        if !asked && start.elapsed() > most {
-            asked = true;
-            // SAFETY: the recorder is our child and has not been waited for. It passes the signal
-            // on, and kills the remaining processes after three seconds.
-            unsafe { libc::kill(recorder.id() as libc::pid_t, libc::SIGTERM) };
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-impl Drop for Checker {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -243,13 +172,5 @@ mod tests {
         assert_eq!((checked, equal, findings, odd, lost, unexplained, large), (7, 5, 1, 1, 2, 3, 4));
         assert_eq!(first, r#"{"-2":[2,0]}; why"#);
         assert!(!found.is_right());
-    }
-
-    #[test]
-    fn a_command_that_does_not_end_is_ended() {
-        let start = Instant::now();
-        let sleeper = Command::new("sleep").arg("100").spawn().expect("sleep is there");
-        let status = ended(sleeper, Duration::from_millis(50)).expect("it can be waited for");
-        assert!(!status.success() && start.elapsed() < Duration::from_secs(50));
     }
 }

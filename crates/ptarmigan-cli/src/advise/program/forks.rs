@@ -10,6 +10,7 @@
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, SpaceOperation};
 use crate::advise::facts::Facts;
+use ptarmigan::addr::VirtRange;
 use ptarmigan::space::{Area, AreaFlags};
 use ptarmigan_replay::{PackedKind, Trace, When};
 use ptarmigan_trace::{FaultFlags, Kind};
@@ -69,6 +70,8 @@ pub struct ForkSizes<'f> {
     pub programs: BTreeMap<usize, Copied>,
     /// Sizes of the forks whose child starts another program, by event: private pages, and tables.
     pub starting: HashMap<u32, (u64, u64)>,
+    /// The program of each of them.
+    starting_program: HashMap<u32, usize>,
     large: BTreeMap<u32, Large>,
     /// The fork that made a space.
     child_of: HashMap<u32, u32>,
@@ -85,6 +88,7 @@ impl<'f> ForkSizes<'f> {
             starters,
             programs: BTreeMap::new(),
             starting: HashMap::new(),
+            starting_program: HashMap::new(),
             large: BTreeMap::new(),
             child_of: HashMap::new(),
             parents: HashMap::new(),
@@ -93,11 +97,22 @@ impl<'f> ForkSizes<'f> {
     }
 
     fn fork(&mut self, seen: &SpaceOperation<'_>, child: u32) {
-        let pages = seen.look.private_pages();
+        let mut kept_out = 0;
+        seen.look.areas(&mut |area: &Area| {
+            if area.flags.has(AreaFlags::NO_FORK) && !area.flags.has(AreaFlags::SHARED) {
+                kept_out += seen.look.pages(VirtRange::saturating_pages(
+                    area.start >> PAGE,
+                    (area.end - area.start) >> PAGE,
+                    PAGE,
+                ));
+            }
+        });
+        let pages = seen.look.private_pages().saturating_sub(kept_out);
         let mut tables = 0;
-        seen.look.leaf_tables(ptarmigan::addr::VirtRange::up_to(1 << 47), &mut |_, _| tables += 1);
+        seen.look.leaf_tables(VirtRange::up_to(1 << 47), &mut |_, _| tables += 1);
         if self.starters.contains(&seen.event) {
             self.starting.insert(seen.event, (pages, tables));
+            self.starting_program.insert(seen.event, self.facts.program(seen.program));
             return;
         }
         if pages < LARGE {
@@ -167,6 +182,12 @@ impl Finder for ForkSizes<'_> {
 }
 
 impl ForkSizes<'_> {
+    /// Returns, for each fork whose child starts another program, the program that forks and the
+    /// private pages that it copies.
+    pub fn starting(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.starting.iter().map(|(event, (pages, _))| (self.starting_program[event], *pages))
+    }
+
     /// Returns the pages of areas that children of a program got and never had a fault in, over all
     /// of its large forks.
     pub fn untouched(&self, program: usize) -> u64 {

@@ -13,6 +13,22 @@
 //! which further forks copy, and each of its pages is copied by a fault of its own. If the others
 //! have ended, the writer gets the whole huge page back with one fault.
 //!
+//! A call for a part of a region splits its huge page, which has a price. Regions are left out if
+//! no huge page can stay or save a fault:
+//!
+//! 1. `mprotect` changes parts, page after page, as the write barrier of a garbage collector does.
+//! 2. More than half of the pages were there without a fault.
+//! 3. The program waits about once for each fault, as with `userfaultfd`: another thread copies
+//!    each page. The recording does not have that call.
+//!
+//! # Heaps
+//!
+//! With `glibc.malloc.hugetlb=1` the C library grows and trims the heap of `brk` in whole 2 MiB. So
+//! regions of such a heap count though the heap ends in the middle of them when they are touched
+//! first, and `brk` does not split them.
+//!
+//! # Forks
+//!
 //! A program whose children live on, and start no program, gains little from huge pages that are
 //! split like that: each write copies a page, as before, and each further fork copies 512 entries.
 //! So regions that such a fork shares are left out if one of the program's was split, and all of
@@ -21,8 +37,8 @@ use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, SpaceOperation};
 use super::work::{Both, FaultWork, Kinds};
 use ptarmigan::addr::VirtRange;
-use ptarmigan::space::AreaFlags;
-use ptarmigan_replay::{HugeFaults, PackedKind, Trace, When};
+use ptarmigan::space::{Area, AreaFlags};
+use ptarmigan_replay::{HugeFaults, PackedKind, Trace, When, is_found};
 use ptarmigan_trace::{FaultFlags, Kind};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -66,6 +82,14 @@ struct Life {
     inherited: bool,
     /// A part was given away or changed, or a write has split it: a huge page needs a table.
     split: bool,
+    /// `mprotect` has changed a part.
+    protected: bool,
+    /// It was split by a call.
+    cut: bool,
+    /// `brk` grows it, in whole 2 MiB.
+    heap: bool,
+    /// Pages that were there without a fault.
+    found: u64,
     /// Pages that a space has of it that came by a fork.
     size: u64,
     /// Faults that go, by what they do: fresh pages, copies, others.
@@ -98,12 +122,15 @@ pub struct HugeRegions {
     mapped: Vec<u32>,
     heaps: HashMap<u32, u64>,
     left_out: LeftOut,
+    /// Numbers of programs whose heap can grow in whole 2 MiB.
+    growers: HashSet<u32>,
     /// Forks whose child starts a program, by their event.
     starters: HashSet<u32>,
     /// Programs of which a write has split a region that was lent.
     splitters: HashSet<u32>,
-    /// Regions that are huge, and whether a fork has lent them.
-    log: Vec<(Spot, bool)>,
+    /// Regions that are huge, whether a fork has lent them, and whether `mprotect` has changed a
+    /// part.
+    log: Vec<(Spot, bool, bool)>,
     /// Regions that are full, for the first time that each is.
     pub spots: Vec<Spot>,
     /// Faults that go.
@@ -116,26 +143,27 @@ pub struct HugeRegions {
     pub full: u64,
     /// Regions that could be huge but are not full.
     pub sparse: u64,
+    /// Full regions whose pages were mostly there without a fault.
+    pub found: u64,
     /// Pages of full regions that the program does not touch.
     pub untouched: u64,
     /// What Linux does for pages.
     pub work: Both,
     /// Pages in the range of the call that is carried out, if they are private.
     before: u64,
+    /// Full regions that faults have filled and that are there.
+    full_now: u64,
 }
 
 impl Finder for HugeRegions {
     fn see(&mut self, seen: &SpaceOperation<'_>) {
         match (seen.what, seen.when) {
             (Happens::Fault { page, flags }, When::Before) => self.fault(seen, page, flags),
-            (Happens::Call(kind), When::Before) => {
-                let taken = self.range(seen.space, &kind).filter(|(_, pages, takes)| *takes && *pages > 0);
-                self.before = taken.map_or(0, |(start, pages, _)| private_pages(seen, start, pages));
-            }
+            (Happens::Call(kind), When::Before) => self.before(seen, &kind),
             (Happens::Call(kind), When::After) => self.call(seen, &kind),
             (Happens::Fork { child }, When::Before) => self.fork(seen, child),
             (Happens::End, _) => {
-                let kinds = self.kinds(seen.space, |_| true);
+                let kinds = self.kinds(seen.space, 0, u64::MAX);
                 self.work.end(seen.space, seen.look.private_pages(), kinds);
                 for life in self.lives.remove(&seen.space).unwrap_or_default().into_values() {
                     self.end(life);
@@ -160,11 +188,21 @@ fn private_pages(seen: &SpaceOperation<'_>, start: u64, pages: u64) -> u64 {
 }
 
 impl Life {
-    /// A fault that the huge page serves.
-    fn spare(&mut self, page: u64, event: u32, work: FaultWork) {
-        self.pages.add(page);
+    /// Adds a page. Returns whether this makes the region full.
+    fn touch(&mut self, page: u64) -> bool {
+        self.pages.add(page) && self.pages.count() == FULL
+    }
+
+    /// A fault that the huge page serves. Returns whether it makes the region full.
+    fn spare(&mut self, page: u64, event: u32, work: FaultWork) -> bool {
         self.spared.push(event);
         self.work[work as usize] += 1;
+        self.touch(page)
+    }
+
+    /// Returns whether faults have filled it.
+    fn is_filled(&self) -> bool {
+        !self.inherited && self.pages.count() >= FULL
     }
 
     /// Returns the pages that the space has of it.
@@ -180,31 +218,51 @@ impl Life {
 
 impl HugeRegions {
     /// Looks at a recording that does or does not tell reads from writes.
-    /// `starters` are the events of forks whose child starts a program; regions of `left_out` do
-    /// not count.
-    pub fn new(access_unknown: bool, starters: HashSet<u32>, left_out: LeftOut) -> Self {
-        HugeRegions { access_unknown, starters, left_out, ..HugeRegions::default() }
+    /// `starters` are the events of forks whose child starts a program, `growers` the numbers of
+    /// programs whose heap can grow in whole 2 MiB; regions of `left_out` do not count.
+    pub fn new(
+        access_unknown: bool,
+        starters: HashSet<u32>,
+        growers: HashSet<u32>,
+        left_out: LeftOut,
+    ) -> Self {
+        HugeRegions { access_unknown, starters, growers, left_out, ..HugeRegions::default() }
     }
 
     /// Returns the regions that a program forks and then writes to.
     pub fn unfit(&self) -> LeftOut {
         let mut counts: HashMap<u32, (u64, u64)> = HashMap::new();
-        for (spot, lent) in &self.log {
+        for (spot, lent, _) in &self.log {
             let (all, shared) = counts.entry(spot.program).or_default();
             (*all, *shared) = (*all + 1, *shared + u64::from(*lent));
         }
-        let of = |(spot, lent): &(Spot, bool)| {
+        let of = |(spot, lent, _): &&(Spot, bool, bool)| {
             let (all, shared) = counts[&spot.program];
             self.splitters.contains(&spot.program) && (*lent || shared * 2 >= all)
         };
-        let log = self.log.iter().filter(|one| of(one));
-        log.map(|(spot, _)| (spot.space, spot.region)).collect()
+        let log = self.log.iter().filter(of);
+        log.map(|(spot, ..)| (spot.space, spot.region)).collect()
+    }
+
+    /// Returns the full regions of which `mprotect` changes parts.
+    pub fn protected_in_part(&self) -> LeftOut {
+        let log = self.log.iter().filter(|(.., protected)| *protected);
+        log.map(|(spot, ..)| (spot.space, spot.region)).collect()
     }
 
     /// Returns the full regions of some programs.
     pub fn of_programs(&self, chosen: impl Fn(u32) -> bool) -> LeftOut {
-        let log = self.log.iter().filter(|(spot, _)| chosen(spot.program));
-        log.map(|(spot, _)| (spot.space, spot.region)).collect()
+        let log = self.log.iter().filter(|(spot, ..)| chosen(spot.program));
+        log.map(|(spot, ..)| (spot.space, spot.region)).collect()
+    }
+
+    /// Returns whether a region lies in a heap that ends in the middle of it and can grow in whole
+    /// 2 MiB.
+    fn grows(&self, seen: &SpaceOperation<'_>, area: &Area, va: u64) -> bool {
+        let heap = self.heaps.get(&seen.space).is_some_and(|end| end << PAGE == area.end);
+        let whole = area.end.checked_next_multiple_of(REGION << PAGE).unwrap_or(area.end);
+        let grown = Area { end: whole, ..*area };
+        heap && self.growers.contains(&seen.program) && HugeFaults::Always.reaches(&grown, va)
     }
 
     fn fault(&mut self, seen: &SpaceOperation<'_>, page: u64, flags: FaultFlags) {
@@ -225,14 +283,19 @@ impl HugeRegions {
         let anonymous = area.is_some_and(|area| !area.flags.has(AreaFlags::BACKED));
         let present = seen.look.pages(addresses(page, 1)) > 0;
         let work = self.work.fault(seen.space, present, anonymous, write);
+        if write && area.is_some_and(|area| !area.flags.has(AreaFlags::WRITE)) {
+            // A signal follows, whatever the size of the page.
+            return;
+        }
         let lives = self.lives.entry(seen.space).or_default();
         if let Some(life) = lives.get_mut(&region) {
+            let mut filled = false;
             match life.state {
                 State::Small | State::Split => {}
-                State::Writable => life.spare(page, seen.event, work),
-                State::OnlyRead | State::Protected if !write => life.spare(page, seen.event, work),
+                State::Writable => filled = life.spare(page, seen.event, work),
+                State::OnlyRead | State::Protected if !write => filled = life.spare(page, seen.event, work),
                 State::OnlyRead => {
-                    life.pages.add(page);
+                    filled = life.touch(page);
                     life.state = State::Writable;
                 }
                 State::Protected if life.shared.is_some_and(|at| self.mapped[at] > 1) => {
@@ -249,26 +312,37 @@ impl HugeRegions {
                 // The others have ended: the huge page is this space's alone again.
                 State::Protected => life.state = State::Writable,
             }
+            if filled && life.is_filled() {
+                self.full_now += 1;
+                self.work.huge_at_once = self.work.huge_at_once.max(self.full_now);
+            }
             return;
         }
         let va = page << PAGE;
-        let fits = seen.look.area(va).is_some_and(|area| HugeFaults::Always.reaches(&area, va));
+        let grown = area.filter(|area| self.grows(seen, area, va));
+        // When the heap has not grown yet, nothing can be mapped for the whole region: it counts as
+        // split, so that it keeps its table in each replay.
+        let heap = grown.is_some();
+        let fits = heap || area.is_some_and(|area| HugeFaults::Always.reaches(&area, va));
         if fits && seen.look.pages(addresses(region * REGION, REGION)) == 0 {
             let state = if write { State::Writable } else { State::OnlyRead };
             let at = Spot { program: seen.program, space: seen.space, region };
-            let mut life = Life { at, first: seen.event, state, ..Life::default() };
+            let mut life = Life { at, first: seen.event, state, heap, split: heap, ..Life::default() };
             life.pages.add(page);
-            lives.insert(region, life);
+            self.lives.entry(seen.space).or_default().insert(region, life);
         }
     }
 
-    /// Returns the regions of a space that are huge pages, or were, as far as they are wanted.
-    fn kinds(&self, space: u32, wanted: impl Fn(u64) -> bool) -> Kinds {
+    /// Returns the regions that are huge pages, or were, and lie in pages of a space.
+    fn kinds(&self, space: u32, start: u64, pages: u64) -> Kinds {
         let mut kinds = Kinds::default();
-        for (region, life) in self.lives.get(&space).into_iter().flatten() {
-            if wanted(*region) && life.is_huge() {
-                kinds.add(life.state == State::Split, life.size());
-            }
+        let Some(lives) = self.lives.get(&space) else { return kinds };
+        let whole = start.div_ceil(REGION)..start.saturating_add(pages) / REGION;
+        if whole.is_empty() {
+            return kinds;
+        }
+        for life in lives.range(whole).map(|(_, life)| life).filter(|life| life.is_huge()) {
+            kinds.add(life.state == State::Split || life.cut, life.size());
         }
         kinds
     }
@@ -276,7 +350,10 @@ impl HugeRegions {
     /// Shares the huge pages of a space with its copy.
     fn fork(&mut self, seen: &SpaceOperation<'_>, child: u32) {
         self.share(seen, child);
-        let kinds = self.kinds(child, |_| true);
+        if let Some(end) = self.heaps.get(&seen.space).copied() {
+            self.heaps.insert(child, end);
+        }
+        let kinds = self.kinds(child, 0, u64::MAX);
         self.work.fork(seen.space, child, seen.look.private_pages(), kinds);
     }
 
@@ -340,7 +417,38 @@ impl HugeRegions {
         })
     }
 
+    /// Counts the pages of a call that is to be carried out.
+    fn before(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) {
+        self.before = 0;
+        let Some((start, pages, takes)) = self.range(seen.space, kind).filter(|(_, pages, _)| *pages > 0)
+        else {
+            return;
+        };
+        if takes {
+            self.before = private_pages(seen, start, pages);
+        } else if let Kind::Mprotect { .. } = kind {
+            let there = private_pages(seen, start, pages);
+            self.work.protected(there, self.kinds(seen.space, start, pages));
+        }
+    }
+
+    /// Counts pages that were there without a fault.
+    fn found(&mut self, space: u32, start: u64, pages: u64) {
+        let (Some(lives), Some(last)) = (self.lives.get_mut(&space), (start + pages).checked_sub(1)) else {
+            return;
+        };
+        for (region, life) in lives.range_mut(start / REGION..=last / REGION) {
+            let first = start.max(region * REGION);
+            life.found += (last + 1).min((region + 1) * REGION).saturating_sub(first);
+        }
+    }
+
     fn call(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) {
+        if let Kind::Touched { start, pages, flags } = *kind
+            && is_found(flags)
+        {
+            return self.found(seen.space, start, pages);
+        }
         let range = self.range(seen.space, kind);
         if let Kind::Brk { end } = *kind {
             self.heaps.insert(seen.space, end);
@@ -349,8 +457,7 @@ impl HugeRegions {
         let before = std::mem::take(&mut self.before);
         if before > 0 {
             let gone = before.saturating_sub(private_pages(seen, start, pages));
-            let whole = |region: u64| start <= region * REGION && (region + 1) * REGION <= start + pages;
-            let kinds = self.kinds(seen.space, whole);
+            let kinds = self.kinds(seen.space, start, pages);
             self.work.taken(seen.space, gone, kinds);
         }
         let Some(lives) = self.lives.get_mut(&seen.space).filter(|_| pages > 0) else { return };
@@ -358,8 +465,11 @@ impl HugeRegions {
         for (&region, life) in lives.range_mut(start / REGION..=(start + pages - 1) / REGION) {
             if takes && seen.look.pages(addresses(region * REGION, REGION)) == 0 {
                 gone.push(region);
+            } else if life.heap && matches!(kind, Kind::Brk { .. }) {
+                // The heap would be trimmed in whole 2 MiB.
             } else if start > region * REGION || start + pages < (region + 1) * REGION {
-                life.split = true;
+                (life.split, life.cut) = (true, life.cut || life.state != State::Small);
+                life.protected |= matches!(kind, Kind::Mprotect { .. });
                 if takes {
                     life.state = State::Small;
                 }
@@ -378,7 +488,15 @@ impl HugeRegions {
             self.sparse += 1;
             return;
         }
-        self.log.push((life.at, life.lent));
+        if life.is_filled() {
+            self.full_now = self.full_now.saturating_sub(1);
+        }
+        if life.found * 2 > pages {
+            self.found += 1;
+            return;
+        }
+        self.log.push((life.at, life.lent, life.protected));
+        self.work.with.cuts += u64::from(life.cut && !life.inherited);
         if !life.inherited {
             self.spots.push(life.at);
             self.full += 1;
@@ -399,6 +517,11 @@ impl HugeRegions {
     /// Returns how many writes split a huge page that a fork has shared.
     pub fn splits(&self) -> u64 {
         self.splits.len() as u64
+    }
+
+    /// Returns how many faults huge pages spare.
+    pub fn spared(&self) -> u64 {
+        self.spared.len() as u64
     }
 
     /// Counts the regions of spaces that have not ended.

@@ -1,19 +1,26 @@
-//! Servers that fork a process for each connection.
+//! Servers that fork a process for each connection, or for few requests.
 //!
-//! A process *serves* if its parent forked it, it starts no program, and it maps the parent's
-//! shared memory. A parent with many such children, of which few live at once, forks again and
-//! again what it had a moment before: each child copies its tables, and faults on the shared pages
-//! once more.
+//! A process *serves* if its parent forked it, it starts no program, thread or process, and it
+//! makes faults. A parent with many such children, of which few live at once, forks again and again
+//! what it had a moment before: each child copies its tables, and faults on the same pages once
+//! more.
+//!
+//! Two kinds of parents are told apart:
+//!
+//! * The children use shared memory of the parent, such as the buffers of a database.
+//! * They do not. Then a parent that makes more faults than its children is none: its children
+//!   depend on what it writes between the forks, such as a snapshot of its data.
 //!
 //! With a pooler connections stay open. In the recording as it would be written then, a new child
 //! is a former one of the same parent that has ended: the fork and the end go, and so do faults on
-//! pages that the former one has touched, and calls, which it has made already.
+//! pages that the former one has touched, and calls, which it has made already. Memory that a child
+//! has mapped itself is not there in the former one, nor are faults on it.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
 use crate::advise::facts::Facts;
 use ptarmigan::space::AreaFlags;
 use ptarmigan_replay::{PackedEvent, PackedKind, Trace, When};
-use ptarmigan_trace::{FaultFlags, Kind};
+use ptarmigan_trace::Kind;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The fewest children of one parent.
@@ -21,19 +28,41 @@ const LEAST: u64 = 16;
 /// Of the children at most one in so many live at once.
 const AT_ONCE: u64 = 2;
 
-/// A child that serves, or may.
-#[derive(Clone, Copy)]
+/// A child that may serve.
 struct ServingChild {
     /// The event of its fork.
     fork: u32,
     /// The space of its parent.
     parent: u32,
-    /// It has touched shared memory.
+    /// It has made a fault.
     serves: bool,
+    /// It has touched shared memory.
+    shares: bool,
+    /// Ranges that it has mapped itself.
+    mapped: Vec<(u64, u64)>,
+}
+
+/// Children that are counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    all: u64,
+    now: u64,
+    at_once: u64,
+}
+
+impl Counted {
+    fn begin(&mut self) {
+        (self.all, self.now) = (self.all + 1, self.now + 1);
+        self.at_once = self.at_once.max(self.now);
+    }
+
+    fn is_many(&self) -> bool {
+        self.all >= LEAST && self.at_once * AT_ONCE <= self.all
+    }
 }
 
 /// The children of one parent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Server {
     /// The program of the parent, as an index of [`Facts::programs`].
     pub program: usize,
@@ -41,18 +70,48 @@ pub struct Server {
     pub children: u64,
     /// The most at once.
     pub at_once: u64,
-    now: u64,
+    /// They use its shared memory.
+    pub shares: bool,
+    /// Faults of the children.
+    pub faults: u64,
+}
+
+/// A parent.
+#[derive(Default)]
+struct Parent {
+    program: usize,
+    /// Children that use its shared memory.
+    sharing: Counted,
+    /// Children that make faults.
+    serving: Counted,
+    /// Faults of children.
+    by_children: u64,
+    /// Its own faults, from the first fork on.
+    by_parent: u64,
+}
+
+impl Parent {
+    fn server(&self) -> Server {
+        let shares = self.sharing.is_many();
+        let Counted { all, at_once, .. } = if shares { self.sharing } else { self.serving };
+        Server { program: self.program, children: all, at_once, shares, faults: self.by_children }
+    }
+
+    fn is_server(&self) -> bool {
+        self.sharing.is_many() || self.serving.is_many() && self.by_parent <= self.by_children
+    }
 }
 
 /// Looks for servers.
 pub struct Servers<'f> {
     facts: &'f Facts,
     children: HashMap<u32, ServingChild>,
-    servers: BTreeMap<u32, Server>,
-    /// The forks of children that served, with the space of the parent.
-    forks: HashMap<u32, u32>,
-    /// Faults of children on shared memory.
-    shared: HashSet<u32>,
+    servers: BTreeMap<u32, Parent>,
+    /// The forks of children that served, with the space of the parent and whether the child used
+    /// shared memory.
+    forks: HashMap<u32, (u32, bool)>,
+    /// Faults of children on memory that they have inherited; whether it is shared.
+    inherited: HashMap<u32, bool>,
     /// Tasks that start a program, a thread or a process.
     starters: HashSet<u32>,
 }
@@ -64,28 +123,26 @@ impl Finder for Servers<'_> {
                 let task = self.facts.forks.get(&seen.event).map(|fork| fork.child);
                 if task.is_some_and(|task| !self.starters.contains(&task)) {
                     let (fork, parent) = (seen.event, seen.space);
-                    self.children.insert(child, ServingChild { fork, parent, serves: false });
+                    let (serves, shares, mapped) = (false, false, Vec::new());
+                    self.children.insert(child, ServingChild { fork, parent, serves, shares, mapped });
+                    self.servers.entry(parent).or_default().program = self.facts.program(seen.program);
                 }
             }
-            (Happens::Fault { page, .. }, When::Before) => {
+            (Happens::Fault { page, .. }, When::Before) => self.fault(seen, page),
+            (Happens::Call(kind), When::Before) => {
                 let Some(child) = self.children.get_mut(&seen.space) else { return };
-                if !seen.look.area(page << PAGE).is_some_and(|area| area.flags.has(AreaFlags::SHARED)) {
-                    return;
-                }
-                self.shared.insert(seen.event);
-                if !std::mem::replace(&mut child.serves, true) {
-                    self.forks.insert(child.fork, child.parent);
-                    let server = self.servers.entry(child.parent).or_default();
-                    server.program = self.facts.program(seen.program);
-                    (server.children, server.now) = (server.children + 1, server.now + 1);
-                    server.at_once = server.at_once.max(server.now);
-                }
+                child.mapped.extend(match kind {
+                    Kind::Mmap { start, pages, .. } => Some((start, start + pages)),
+                    Kind::Mremap { to, new_pages, .. } => Some((to, to + new_pages)),
+                    _ => None,
+                });
             }
             (Happens::End, _) => {
-                if let Some(child) = self.children.remove(&seen.space).filter(|child| child.serves)
+                if let Some(child) = self.children.remove(&seen.space)
                     && let Some(server) = self.servers.get_mut(&child.parent)
                 {
-                    server.now -= 1;
+                    server.serving.now -= u64::from(child.serves);
+                    server.sharing.now -= u64::from(child.shares);
                 }
             }
             _ => {}
@@ -120,25 +177,53 @@ impl<'f> Servers<'f> {
             children: HashMap::new(),
             servers: BTreeMap::new(),
             forks: HashMap::new(),
-            shared: HashSet::new(),
+            inherited: HashMap::new(),
             starters: trace.steps.iter().zip(0..).filter_map(starts).collect(),
         }
     }
 
-    /// Returns the servers that fork again and again, by the number of their space.
-    pub fn found(&self) -> BTreeMap<u32, Server> {
-        let many = |server: &Server| server.children >= LEAST && server.at_once * AT_ONCE <= server.children;
-        self.servers.iter().filter(|(_, s)| many(s)).map(|(space, server)| (*space, server.clone())).collect()
+    fn fault(&mut self, seen: &SpaceOperation<'_>, page: u64) {
+        let Some(child) = self.children.get_mut(&seen.space) else {
+            if let Some(parent) = self.servers.get_mut(&seen.space) {
+                parent.by_parent += 1;
+            }
+            return;
+        };
+        let Some(parent) = self.servers.get_mut(&child.parent) else { return };
+        parent.by_children += 1;
+        let Some(area) = seen.look.area(page << PAGE) else { return };
+        let shared = area.flags.has(AreaFlags::SHARED);
+        if shared || !child.mapped.iter().any(|(start, end)| (*start..*end).contains(&page)) {
+            self.inherited.insert(seen.event, shared);
+        }
+        if !std::mem::replace(&mut child.serves, true) {
+            parent.serving.begin();
+        }
+        if shared && !std::mem::replace(&mut child.shares, true) {
+            parent.sharing.begin();
+        }
+        self.forks.insert(child.fork, (child.parent, child.shares));
     }
 
-    /// Returns the most forks of children that serve, of one parent, and how many lived at once.
-    pub fn most(&self) -> Option<&Server> {
-        self.servers.values().max_by_key(|server| server.children)
+    /// Returns the servers that fork again and again, by the number of their space.
+    pub fn found(&self) -> BTreeMap<u32, Server> {
+        let servers = self.servers.iter().filter(|(_, parent)| parent.is_server());
+        servers.map(|(space, parent)| (*space, parent.server())).collect()
+    }
+
+    /// Returns the parent with the most children that serve, of some programs.
+    pub fn most(&self, of: impl Fn(usize) -> bool) -> Option<Server> {
+        let servers = self.servers.values().map(Parent::server);
+        let some = servers.filter(|server| server.children > 0 && of(server.program));
+        some.max_by_key(|server| server.children)
     }
 
     /// Returns the recording with children that serve on, for the given parents.
     pub fn rewrite(&self, trace: &Trace, parents: &BTreeMap<u32, Server>) -> Trace {
-        let chosen = |event: u32| self.forks.get(&event).copied().filter(|p| parents.contains_key(p));
+        let chosen = |event: u32| {
+            let (parent, shares) = self.forks.get(&event)?;
+            parents.get(parent).is_some_and(|server| *shares || !server.shares).then_some(*parent)
+        };
         let mut pool = Pool::default();
         let mut edit = Edit::of(trace);
         for (step, event) in trace.steps.iter().zip(0_u32..) {
@@ -163,10 +248,12 @@ impl<'f> Servers<'f> {
                     pool.idle.entry(parent).or_default().push(task);
                 }
                 (PackedKind::Fault { page, flags }, _) => {
-                    let write = flags.0 & FaultFlags::WRITE != 0;
+                    let write = flags.may_write(trace.access_unknown);
                     let new = pool.touched.entry(task).or_default().insert((page, write));
                     // Memory that only the newcomer has mapped is not there.
-                    if alias.is_none() || new && self.shared.contains(&event) {
+                    let kept = self.inherited.get(&event);
+                    let kept = kept.is_some_and(|shared| *shared || !parents[&parent].shares);
+                    if alias.is_none() || new && kept {
                         edit.keep(&PackedEvent { task, ..*step });
                     }
                 }

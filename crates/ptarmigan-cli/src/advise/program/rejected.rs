@@ -8,6 +8,10 @@ pub struct Unfit {
     pub(super) forked: u64,
     /// Of programs that start others.
     pub(super) wrappers: u64,
+    /// Of which `mprotect` changes parts.
+    pub(super) protected: u64,
+    /// Of programs that wait for each page.
+    pub(super) awaited: u64,
 }
 
 /// Says that a change was looked at and is not advised.

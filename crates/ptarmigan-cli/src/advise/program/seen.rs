@@ -72,6 +72,19 @@ impl RegionPages {
         old & bit == 0
     }
 
+    /// Takes a page out. Returns whether it was in.
+    pub fn remove(&mut self, page: u64) -> bool {
+        let (word, bit) = (page % REGION / 64, 1 << (page % 64));
+        let old = self.0[word as usize];
+        self.0[word as usize] &= !bit;
+        old & bit != 0
+    }
+
+    /// Returns whether it has a page.
+    pub fn has(&self, page: u64) -> bool {
+        self.0[(page % REGION / 64) as usize] >> (page % 64) & 1 != 0
+    }
+
     /// Returns the number of pages.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
@@ -79,8 +92,7 @@ impl RegionPages {
 
     /// Returns the pages of the region with this number, in order.
     pub fn pages(&self, region: u64) -> impl Iterator<Item = u64> {
-        let has = |page: &u64| self.0[(page / 64) as usize] >> (page % 64) & 1 != 0;
-        (0..REGION).filter(has).map(move |page| region * REGION + page)
+        (0..REGION).filter(|page| self.has(*page)).map(move |page| region * REGION + page)
     }
 }
 

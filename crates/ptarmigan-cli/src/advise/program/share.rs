@@ -114,7 +114,7 @@ impl Forks {
 }
 
 /// The pages that each space has touched and written since it was last copied.
-struct Pages {
+pub struct Pages {
     space_of: Vec<u32>,
     spaces: u32,
     touched: HashSet<(u32, u64)>,
@@ -123,7 +123,8 @@ struct Pages {
 }
 
 impl Pages {
-    fn new(trace: &Trace) -> Self {
+    /// Begins at the start of a recording.
+    pub fn new(trace: &Trace) -> Self {
         Pages {
             space_of: vec![0; trace.tasks as usize],
             spaces: 1,
@@ -139,7 +140,7 @@ impl Pages {
 
     /// Follows a step. Returns whether it happens with `vfork`, too: a write to a page that was
     /// written before, and that no fork has protected since, makes no fault.
-    fn step(&mut self, step: &PackedEvent, kind: Option<Kind>) -> bool {
+    pub fn step(&mut self, step: &PackedEvent, kind: Option<Kind>) -> bool {
         let space = self.space_of[step.task as usize];
         match (step.what, kind) {
             (PackedKind::Fault { page, flags }, _) => {

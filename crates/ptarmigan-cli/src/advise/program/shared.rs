@@ -3,8 +3,8 @@
 //! An *object* is memory that one `mmap` has made shared. Children of a fork map the same object.
 //! Other mappings show the same object if they have the same name in the recording, or, without
 //! names, the same place and length. So do anonymous mappings of processes that ran before the
-//! recording: their common parent has made them. Files are left out: they have no huge pages,
-//! except on tmpfs.
+//! recording: their common parent has made them. Files with a name are counted, but have no huge
+//! pages, except on tmpfs.
 //!
 //! With huge pages of hugetlb or shmem an entry of an upper level maps 2 MiB. Linux keeps no leaf
 //! table in reserve there. The first fault of each huge page in each space stays.
@@ -32,6 +32,8 @@ pub enum Made {
     Segment,
     /// Memory with a descriptor: `memfd_create`, `/dev/shm`.
     Descriptor,
+    /// A file of which the recording has the name.
+    File,
 }
 
 /// One object.
@@ -142,11 +144,12 @@ impl<'f> SharedMappings<'f> {
             (true, ..) => Made::Segment,
             (_, true, _) => Made::Anonymous,
             (_, _, Some(Mapping { object: Object::SharedMemory, .. })) => Made::Descriptor,
+            (_, _, Some(Mapping { object: Object::File, name: Some(_), .. })) => Made::File,
             _ => return,
         };
         let name = noted.and_then(|noted| noted.name.clone());
         let key = match (made, &name) {
-            (Made::Descriptor, Some(name)) => Some((made, Some(name.clone()), 0, pages)),
+            (Made::Descriptor | Made::File, Some(name)) => Some((made, Some(name.clone()), 0, pages)),
             (Made::Descriptor | Made::Segment, None) => Some((made, None, start, pages)),
             (Made::Anonymous, _) if self.openings.contains(&seen.event) => Some((made, None, start, pages)),
             // Each call makes a new one.
@@ -290,8 +293,19 @@ impl Finder for SharedMappings<'_> {
 impl SharedMappings<'_> {
     /// Returns the objects for which several spaces have several tables, as indices.
     pub fn found(&self) -> BTreeSet<usize> {
-        let several = |object: &SharedObject| object.spaces.values().sum::<u64>() > 1 && object.tables >= 8;
-        (0..self.objects.len()).filter(|at| several(&self.objects[*at])).collect()
+        let chosen = |object: &SharedObject| object.made != Made::File && object.is_of_several();
+        (0..self.objects.len()).filter(|at| chosen(&self.objects[*at])).collect()
+    }
+
+    /// Returns the file for which several spaces have the most tables.
+    pub fn file(&self) -> Option<&SharedObject> {
+        let files = self.objects.iter().filter(|object| object.made == Made::File && object.is_of_several());
+        files.max_by_key(|object| object.tables)
+    }
+
+    /// Returns the programs that fill tables for each of those.
+    pub fn programs(&self) -> impl Iterator<Item = usize> {
+        self.found().into_iter().flat_map(|at| self.objects[at].spaces.keys().copied())
     }
 
     /// Returns the recording with huge pages for some objects, and how many faults of it are calls
@@ -343,6 +357,11 @@ fn huge_page(start: u64) -> Kind {
 }
 
 impl SharedObject {
+    /// Returns whether several spaces have several tables for it.
+    fn is_of_several(&self) -> bool {
+        self.spaces.values().sum::<u64>() > 1 && self.tables >= 8
+    }
+
     /// Returns the pages that any space touched.
     pub fn touched(&self) -> u64 {
         self.touched.values().map(RegionPages::count).sum()
@@ -370,6 +389,9 @@ impl SharedObject {
                  transparent_hugepage/shmem_enabled = advise, for /dev/shm the mount option huge=advise, \
                  with madvise(MADV_HUGEPAGE). {memory}"
             ),
+            Made::File => {
+                "files have huge pages on tmpfs alone: fewer processes, or threads of one".to_owned()
+            }
         }
     }
 

@@ -1,18 +1,20 @@
 //! Layouts that spread few pages over many tables, and arenas of an allocator.
+//!
+//! Zones count while they live: the most tables that packing saves at one moment are told. A table
+//! that a zone makes again each time it is mapped is not saved by packing: memory that comes and
+//! goes should stay.
 use super::super::advice::{Rejected, To};
 use super::pack::Packed;
 use super::seen::REGION;
-use super::zones::{Layout, Zone, Zones};
+use super::zones::{Zone, Zones};
 use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The kind of advice on mappings.
 pub const SPARSE_LAYOUT: &str = "sparse-layout";
 /// The kind of advice on arenas of glibc's allocator.
 pub const ARENAS: &str = "arenas";
-/// A zone is sparse if its tables are at most this full, on average.
-const SPARSE: u64 = REGION / 8;
 /// The fewest tables of a program that packing has to save.
 const LEAST: u64 = 4;
 
@@ -29,25 +31,20 @@ pub struct PackableZones {
 /// Finds programs whose mappings are sparse, among those that are told.
 pub fn sparse(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<PackableZones, Rejected> {
     let kind = SPARSE_LAYOUT;
-    let chosen = |zone: &Zone, pages: &[u64]| {
-        let mut regions: Vec<u64> = pages.iter().map(|page| page / REGION).collect();
-        regions.dedup();
-        !zone.arena && pages.len() as u64 <= regions.len() as u64 * SPARSE
-    };
-    let programs = packed(zones, told, chosen);
+    let programs = packed(zones, told, |zone| !zone.arena);
     if programs.is_empty() {
         let reason = "no program spreads few pages of its own mappings over many tables".to_owned();
         return Err(Rejected { kind, to: To::Program, measured: true, reason });
     }
     let how = "place what is used together in one mapping, one after the other: a dense array with an index \
-               instead of an address computed from a key, small stacks and buffers from one pool.";
+               instead of an address computed from a key, small buffers from one pool.";
     Ok(PackableZones { kind, how, programs })
 }
 
 /// Finds programs whose allocator has arenas, among those that are told.
 pub fn arenas(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<PackableZones, Rejected> {
     let kind = ARENAS;
-    let programs = packed(zones, told, |zone, _| zone.arena);
+    let programs = packed(zones, told, |zone| zone.arena);
     if programs.is_empty() {
         let reason = "no allocator has arenas of 64 MiB that one arena could replace".to_owned();
         return Err(Rejected { kind, to: To::Program, measured: true, reason });
@@ -58,15 +55,59 @@ pub fn arenas(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<PackableZones
 }
 
 /// Packs the chosen zones of each program in which that saves tables.
-fn packed(
-    zones: &Zones,
-    told: impl Fn(u32) -> bool,
-    chosen: impl Fn(&Zone, &[u64]) -> bool,
-) -> HashMap<u32, Packed> {
+fn packed(zones: &Zones, told: impl Fn(u32) -> bool, chosen: impl Fn(&Zone) -> bool) -> HashMap<u32, Packed> {
+    let mut programs: BTreeMap<u32, Vec<(u32, &Zone)>> = BTreeMap::new();
+    for (zone, number) in zones.zones.iter().zip(0..) {
+        if zone.movable && !zone.pages.is_empty() && chosen(zone) && told(zone.program) {
+            programs.entry(zone.program).or_default().push((number, zone));
+        }
+    }
     let saves = |packed: &Packed| packed.regions() >= packed.pages().div_ceil(REGION) + LEAST;
-    let of = |layout: &Layout| Packed::new(layout, &chosen).filter(saves);
-    let programs = zones.programs.iter().filter(|(number, _)| told(**number));
-    programs.filter_map(|(&number, layout)| Some((number, of(layout)?))).collect()
+    let of = |(program, all): (u32, Vec<(u32, &Zone)>)| {
+        let layout = &zones.programs[&program];
+        let packed = Packed::new(&all, &at_peak(&all), &layout.mapped).filter(saves)?;
+        (!layout.sanitized).then_some((program, packed))
+    };
+    programs.into_iter().filter_map(of).collect()
+}
+
+/// Returns the zones that are there when packing saves the most tables.
+fn at_peak<'z>(zones: &[(u32, &'z Zone)]) -> Vec<(u32, &'z Zone)> {
+    let regions = |zone: &Zone| {
+        let mut regions: Vec<u64> = zone.pages.iter().map(|page| page / REGION).collect();
+        regions.dedup();
+        regions
+    };
+    // What ends makes room for what begins in the same event.
+    let begins = zones.iter().map(|(_, zone)| (zone.begin, true, *zone));
+    let ends = zones.iter().filter_map(|(_, zone)| Some((zone.end?, false, *zone)));
+    let mut changes: Vec<(u32, bool, &Zone)> = begins.chain(ends).collect();
+    changes.sort_by_key(|(event, begins, _)| (*event, *begins));
+    let (mut tables, mut pages): (HashMap<u64, u32>, u64) = (HashMap::new(), 0);
+    let (mut most, mut when) = (0, 0);
+    for (event, begins, zone) in changes {
+        let count = zone.pages.len() as u64;
+        if begins {
+            pages += count;
+            regions(zone).into_iter().for_each(|region| *tables.entry(region).or_default() += 1);
+        } else {
+            pages -= count;
+            for region in regions(zone) {
+                if let Some(users) = tables.get_mut(&region) {
+                    *users -= 1;
+                    if *users == 0 {
+                        tables.remove(&region);
+                    }
+                }
+            }
+        }
+        let saved = (tables.len() as u64).saturating_sub(pages.div_ceil(REGION));
+        if saved > most {
+            (most, when) = (saved, event);
+        }
+    }
+    let there = |zone: &Zone| zone.begin <= when && zone.end.is_none_or(|end| end > when);
+    zones.iter().filter(|(_, zone)| there(zone)).copied().collect()
 }
 
 impl PackableZones {
@@ -83,5 +124,25 @@ impl PackableZones {
     /// Returns over how many tables the pages of each program are spread.
     pub fn regions(&self) -> impl Iterator<Item = (u32, u64)> {
         self.programs.iter().map(|(number, packed)| (*number, packed.regions()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_that_come_one_after_the_other_count_once() {
+        let one = |at: u64| [at * REGION, (at + 1) * REGION];
+        let zones = [
+            Zone::with(1, Some(5), &one(0)),
+            Zone::with(5, Some(9), &one(0)),
+            Zone::with(6, Some(8), &one(4)),
+            Zone::with(7, None, &one(8)),
+            Zone::with(9, Some(10), &one(0)),
+        ];
+        let numbered: Vec<(u32, &Zone)> = (0..).zip(&zones).collect();
+        let chosen: Vec<u32> = at_peak(&numbered).iter().map(|(number, _)| *number).collect();
+        assert_eq!(chosen, [1, 2, 3]);
     }
 }

@@ -19,11 +19,28 @@ pub fn owner(runtimes: &BTreeSet<Runtime>, heap: bool) -> Option<Runtime> {
     order.iter().copied().find(|runtime| runtimes.contains(runtime))
 }
 
-/// Returns the runtime that maps all memory of a program and decides where it is, as a part of a
-/// sentence.
+/// Returns whether a switch makes the heap of a process with such runtimes grow in whole 2 MiB.
+/// Without a known runtime the C library is most likely glibc.
+pub fn grows(runtimes: &BTreeSet<Runtime>) -> bool {
+    runtimes.is_empty() || owner(runtimes, true) == Some(Runtime::Glibc)
+}
+
+/// Returns the switch for a heap whose owner is not known.
+pub fn unknown_heap() -> String {
+    format!("if the heap is glibc's: {GLIBC}, with which it grows in whole 2 MiB")
+}
+
+/// Returns the runtime or allocator that maps the memory of a program and decides where it is, as a
+/// part of a sentence.
 pub fn lays_out(runtimes: &BTreeSet<Runtime>) -> Option<&'static str> {
-    let known =
-        [(Runtime::Jvm, "the Java virtual machine"), (Runtime::Go, "Go's runtime"), (Runtime::V8, "V8")];
+    let known = [
+        (Runtime::Jvm, "the Java virtual machine"),
+        (Runtime::Go, "Go's runtime"),
+        (Runtime::V8, "V8"),
+        (Runtime::Jemalloc, "jemalloc"),
+        (Runtime::Tcmalloc, "tcmalloc"),
+        (Runtime::Mimalloc, "mimalloc"),
+    ];
     known.into_iter().find_map(|(runtime, name)| runtimes.contains(&runtime).then_some(name))
 }
 
@@ -62,6 +79,61 @@ pub fn switch(owner: Runtime, heap: bool) -> String {
     }
 }
 
+const POOL: &str = "keep mappings in a pool and hand them out again instead of munmap and mmap";
+
+/// Memory that a program gives back and takes again.
+#[derive(Clone, Copy, Debug)]
+pub struct Returning {
+    /// `brk` shrinks the heap by it.
+    pub heap: bool,
+    /// Stacks of threads.
+    pub stacks: bool,
+    /// The program reserves it and opens parts of it.
+    pub own: bool,
+    /// `madvise` gives most of it back.
+    pub advised: bool,
+    /// The longest range that is given back, in bytes.
+    pub longest: u64,
+    /// The most bytes that would be kept.
+    pub kept: u64,
+}
+
+/// Returns how an owner keeps memory that the program frees, as a part of a sentence.
+pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
+    let Returning { heap, stacks, own, advised, longest, kept } = memory;
+    // malloc maps memory that is longer than the threshold, whose own bound is 32 MiB.
+    let threshold = longest.saturating_mul(2).next_power_of_two().max(32 << 20);
+    let trim = kept.saturating_mul(2).next_power_of_two().max(threshold);
+    let malloc = format!(
+        "GLIBC_TUNABLES=glibc.malloc.mmap_threshold={threshold}:glibc.malloc.trim_threshold={trim} (glibc \
+         2.26 and later)"
+    );
+    match owner {
+        _ if stacks => format!(
+            "stacks of threads: a pool of threads, or GLIBC_TUNABLES=glibc.pthread.stack_cache_size={} (glibc \
+             2.34 and later)",
+            kept.saturating_mul(2).next_power_of_two()
+        ),
+        Some(Runtime::Glibc | Runtime::Musl) | None if own => POOL.to_owned(),
+        // free() does it for the arenas of threads alone.
+        Some(Runtime::Glibc) if advised && heap => "call malloc_trim less often".to_owned(),
+        Some(Runtime::Glibc) if heap => format!("glibc's malloc: {malloc}"),
+        Some(Runtime::Glibc | Runtime::Python) => format!("if glibc's malloc maps it: {malloc}"),
+        Some(Runtime::Jemalloc) => {
+            "jemalloc: MALLOC_CONF=dirty_decay_ms:10000,muzzy_decay_ms:10000 or longer \
+                                    times (5.0 and later)"
+                .to_owned()
+        }
+        Some(Runtime::Go) => {
+            "Go: no debug.FreeOSMemory in code that runs often; GOGC and GOMEMLIMIT (1.19 and later) \
+                              say how much the runtime keeps"
+                .to_owned()
+        }
+        Some(Runtime::Musl) => "musl's malloc has no switch: another allocator".to_owned(),
+        _ => POOL.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +151,13 @@ mod tests {
         assert_eq!(of(&[Go], false), Some(Go));
         assert_eq!(of(&[Go], true), None);
         assert_eq!(of(&[], false), None, "no switch is named without an owner");
+    }
+
+    #[test]
+    fn only_a_heap_of_glibc_grows_in_whole_huge_pages() {
+        let of = |runtimes: &[Runtime]| grows(&runtimes.iter().copied().collect());
+        assert!(of(&[Runtime::Glibc, Runtime::Jemalloc]) && of(&[]));
+        assert!(!of(&[Runtime::Musl]) && !of(&[Runtime::Go]) && !of(&[Runtime::Glibc, Runtime::Tcmalloc]));
     }
 
     #[test]

@@ -3,11 +3,17 @@
 //! The time of a replay is the library's. Linux keeps a record of 64 bytes for each page and
 //! changes it at each fork and end, so that the shares of forks, ends and faults are others there.
 //! These counts, times prices that are measured on this machine (`measure/page_prices`), are a
-//! prediction of Linux's own time. Equal on both sides are forks and ends without memory, and
-//! faults on files and on pages of zeroes, which have the price of a page that is made writable
-//! again.
+//! prediction of Linux's own time. Equal on both sides are forks and ends without memory, calls
+//! without pages, and faults on files and on pages of zeroes, which have the price of a page that
+//! is made writable again.
+//!
+//! # Range
+//!
+//! A prediction is a range: prices scatter, and memory that is new to a virtual machine costs its
+//! host time. So the saving is priced with the prices of each round of the measurement and, for as
+//! much memory as the huge pages have at once, with those of new memory.
 use super::seen::REGION;
-use crate::page_prices::{PagePrices, UnitPrices};
+use crate::page_prices::{PagePrices, PriceSet, UnitPrices};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -22,6 +28,8 @@ pub struct Units {
     pub dropped: u64,
     /// Given back by their only space.
     pub freed: u64,
+    /// Changed by `mprotect`.
+    pub protected: u64,
 }
 
 impl Units {
@@ -30,6 +38,7 @@ impl Units {
             + self.forked as f64 * prices.forked
             + self.dropped as f64 * prices.dropped
             + self.freed as f64 * prices.freed
+            + self.protected as f64 * prices.protected
     }
 }
 
@@ -48,6 +57,10 @@ pub struct Work {
     pub reused: u64,
     /// Writes that split a huge page.
     pub splits: u64,
+    /// Calls for a part of a huge page, which split it.
+    pub cuts: u64,
+    /// Calls that change permissions or take pages.
+    pub calls: u64,
     /// Forks.
     pub forks: u64,
     /// Ends of spaces.
@@ -56,13 +69,15 @@ pub struct Work {
 
 impl Work {
     /// Returns what Linux takes for it at these prices, in nanoseconds.
-    fn ns(&self, prices: &PagePrices) -> f64 {
+    fn ns(&self, prices: &PriceSet) -> f64 {
         self.small.ns(prices.small)
             + self.split.ns(prices.split)
             + self.huge.ns(prices.huge)
             + self.copied as f64 * prices.copied
             + self.reused as f64 * prices.reused
             + self.splits as f64 * prices.splits
+            + self.cuts as f64 * prices.cuts
+            + self.calls as f64 * prices.call
             + self.forks as f64 * prices.fork
             + self.ends as f64 * prices.exit
     }
@@ -92,6 +107,8 @@ pub struct Both {
     live: Vec<u32>,
     /// Pages of a space that no other one has had.
     own: HashMap<u32, u64>,
+    /// The most huge pages at once that faults have filled.
+    pub huge_at_once: u64,
 }
 
 impl Both {
@@ -148,8 +165,25 @@ impl Both {
         self.gone(pages, if shares { pages - own } else { 0 }, shares, kinds);
     }
 
-    /// Counts pages that a call takes.
+    /// Counts a call that changes the permissions of pages.
+    pub fn protected(&mut self, pages: u64, kinds: Kinds) {
+        self.called();
+        self.without.small.protected += pages;
+        self.with.small.protected += pages.saturating_sub(kinds.split + kinds.in_huge);
+        self.with.split.protected += kinds.split;
+        self.with.huge.protected += kinds.huge;
+    }
+
+    /// Counts a call.
+    fn called(&mut self) {
+        for work in [&mut self.without, &mut self.with] {
+            work.calls += 1;
+        }
+    }
+
+    /// Counts a call and pages that it takes.
     pub fn taken(&mut self, space: u32, pages: u64, kinds: Kinds) {
+        self.called();
         let shares = self.shares(space);
         self.gone(pages, if shares { pages } else { 0 }, shares, kinds);
     }
@@ -173,8 +207,18 @@ impl Both {
 
     /// Prices both sides.
     pub fn priced(&self, prices: PagePrices) -> LinuxWork {
-        let (without_ns, with_ns) = (self.without.ns(&prices), self.with.ns(&prices));
-        LinuxWork { without_ns, with_ns, share: 1.0 - with_ns / without_ns.max(1.0), prices }
+        let saved = |prices: &PriceSet| self.without.ns(prices) - self.with.ns(prices);
+        let (without_ns, with_ns) = (self.without.ns(&prices.middle), self.with.ns(&prices.middle));
+        let middle = without_ns - with_ns;
+        let more = |new: f64, usual: f64| (new - usual).max(0.0) * self.huge_at_once as f64;
+        let new = middle + REGION as f64 * more(prices.new.small, prices.middle.small.fresh)
+            - more(prices.new.huge, prices.middle.huge.fresh);
+        let mut saved_ns = [middle.min(new), middle.max(new)];
+        for round in prices.rounds.iter().map(saved) {
+            saved_ns = [saved_ns[0].min(round), saved_ns[1].max(round)];
+        }
+        let share = (saved_ns[0] > 0.0).then(|| middle / without_ns.max(1.0));
+        LinuxWork { without_ns, with_ns, saved_ns, share, prices }
     }
 }
 
@@ -227,15 +271,71 @@ pub struct LinuxWork {
     pub without_ns: f64,
     /// With the advice followed.
     pub with_ns: f64,
-    /// The part that is saved.
-    pub share: f64,
+    /// The least and the most that are saved, below 0 if it takes more.
+    pub saved_ns: [f64; 2],
+    /// The part that is saved. `None` if the range holds 0: the prices do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// The prices.
     pub prices: PagePrices,
+}
+
+impl LinuxWork {
+    /// Returns the saving in nanoseconds, below 0 if it takes more.
+    pub fn saved(&self) -> f64 {
+        self.without_ns - self.with_ns
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Prices of first writes of 1 ns and of so many for a huge page, 300 to 600 in rounds.
+    fn prices(huge: f64, new: f64) -> PagePrices {
+        let set = |huge| {
+            let fresh = |ns| UnitPrices { fresh: ns, ..UnitPrices::default() };
+            PriceSet { small: fresh(1.0), huge: fresh(huge), cuts: 50.0, ..PriceSet::default() }
+        };
+        let mut prices = PagePrices { middle: set(huge), ..PagePrices::default() };
+        prices.rounds = [0.75, 1.0, 1.0, 1.0, 1.5].map(|part| set(part * huge));
+        (prices.new.small, prices.new.huge) = (1.0, new);
+        prices
+    }
+
+    /// Two regions that are filled as huge pages, of which one is cut.
+    fn filled() -> Both {
+        let mut both = Both { huge_at_once: 1, ..Both::default() };
+        both.without.small.fresh = 1024;
+        (both.with.huge.fresh, both.with.cuts) = (2, 1);
+        both
+    }
+
+    #[test]
+    fn a_saving_is_a_range_of_all_rounds_and_new_memory() {
+        let linux = filled().priced(prices(200.0, 300.0));
+        assert_eq!((linux.without_ns, linux.with_ns), (1024.0, 450.0));
+        assert_eq!(linux.saved_ns, [374.0, 674.0]);
+        assert_eq!(linux.share, Some(574.0 / 1024.0));
+        // One of both has to be found by the host.
+        assert_eq!(filled().priced(prices(200.0, 700.0)).saved_ns, [74.0, 674.0]);
+    }
+
+    #[test]
+    fn a_range_that_holds_zero_has_no_share() {
+        let linux = filled().priced(prices(400.0, 400.0));
+        assert_eq!(linux.saved_ns, [-226.0, 374.0]);
+        assert_eq!((linux.share, linux.saved()), (None, 174.0));
+    }
+
+    #[test]
+    fn mprotect_changes_512_pages_or_one_huge_page() {
+        let mut both = Both::default();
+        both.protected(700, Kinds { split: 100, huge: 1, in_huge: 512 });
+        let Both { without, with, .. } = both;
+        assert_eq!((without.small.protected, without.calls, with.calls), (700, 1, 1));
+        assert_eq!((with.small.protected, with.split.protected, with.huge.protected), (88, 100, 1));
+    }
 
     #[test]
     fn pages_are_copied_while_shared_and_freed_by_the_last() {

@@ -1,17 +1,17 @@
-//! Advice on forks: children that start programs, large parents, and a process for each connection.
+//! Advice on forks: children that start programs, and large parents.
 use super::super::super::advice::{Advice, Details, To, Verdict};
 use super::super::super::expect::{Expect, Figure};
 use super::super::super::figures::{Saved, percent};
 use super::super::forks::{Copied, ForkSizes};
-use super::super::pooler::Servers;
+use super::super::languages::{self, Language};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::share::Forks;
-use super::{LEAST_SECONDS, Look, Proposal, list};
+use super::{LEAST_SECONDS, LOWER_BOUND, Look, Proposal, UNSEEN_WRITES, list};
 use ptarmigan_term::Failure;
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Time};
-use ptarmigan_trace::{Call, Cause, Runtime};
+use ptarmigan_trace::{Call, Cause};
 use std::collections::{BTreeMap, HashSet};
 
 /// The fewest tables that large forks copy.
@@ -27,7 +27,7 @@ impl Look<'_> {
         let shortest = self.facts.shortest_fork().map(|ns| ns as f64);
         let recorded = shortest.zip(self.facts.mean_fork()).filter(|(one, mean)| one * 10.0 <= *mean);
         let recorded = recorded.map(|(one, _)| one);
-        let price = self.prices.map(|prices| prices.fork).filter(|price| *price > 0.0);
+        let price = self.prices.map(|prices| prices.middle.fork).filter(|price| *price > 0.0);
         let ns = match (price, recorded) {
             (Some(price), Some(recorded)) => Some(price.min(recorded)),
             (price, recorded) => price.or(recorded),
@@ -120,8 +120,12 @@ impl Look<'_> {
                     &format!("The execve of their children took {} for the copies. ", Time::from_secs(ends));
             }
         }
+        if self.recorded.trace().access_unknown {
+            before += LOWER_BOUND;
+        }
         let caller = self.caller(&programs, Cause::Call(Call::Fork));
         let seconds = then.map(|then| now - then).filter(|saved| self.counts(*saved));
+        let how = languages::starting(programs.iter().filter_map(|share| self.facts.named(&share.name)));
         verdicts.push(
             self.weigh(Proposal {
                 kind,
@@ -132,7 +136,7 @@ impl Look<'_> {
                     list(&programs, programs.iter().any(|share| share.seconds.is_some()))
                 ),
                 before,
-                how: "posix_spawn, vfork, or clone(CLONE_VM | CLONE_VFORK) instead of fork.".to_owned(),
+                how,
                 not_measured: "what the parent could do while it waits for the child's execve, and what \
                            children do to memory without a fault: with vfork they write their parent's."
                     .to_owned(),
@@ -147,7 +151,7 @@ impl Look<'_> {
     }
 
     /// Returns whether a saving of seconds is worth a change.
-    fn counts(&self, seconds: f64) -> bool {
+    pub fn counts(&self, seconds: f64) -> bool {
         let part = self.part_of_cpu(seconds);
         seconds >= LEAST_SECONDS && (part == 0.0 || part >= LEAST_PART)
     }
@@ -172,6 +176,13 @@ impl Look<'_> {
                 Bytes(copied.most_pages << PAGE),
                 several(copied.tables, "leaf table")
             );
+            if self.recorded.trace().access_unknown {
+                verdicts.push(not(
+                    kind,
+                    format!("{sizes}; whether the children or their parent copy pages then, {UNSEEN_WRITES}"),
+                ));
+                continue;
+            }
             if copied.is_snapshot() {
                 verdicts.push(not(
                     kind,
@@ -208,13 +219,7 @@ impl Look<'_> {
         let programs = self.shares([(program, copied.forks, (copied.timed > 0).then_some(now))].into_iter());
         let caller = self.caller(&programs, Cause::Call(Call::Fork));
         let facts = &self.facts.programs[program];
-        let mut how = "fork the children before the memory is filled, or from a small process that is \
-                       started first; madvise(MADV_DONTFORK) on mappings that children do not need."
-            .to_owned();
-        if facts.runtimes.contains(&Runtime::Python) || facts.name.starts_with("python") {
-            how += " Python: multiprocessing.set_start_method(\"forkserver\"), or start the pool before the \
-                    data is loaded; gc.freeze() before the fork saves copies, not the fork.";
-        }
+        let how = Language::of(facts).forking_early().to_owned();
         let untouched = found.untouched(program);
         let title = format!("fork from a smaller process: {}", facts.name);
         let not_measured = "reads of inherited pages, which make no fault: whether children need the memory \
@@ -260,79 +265,9 @@ impl Look<'_> {
             with: without.clone(),
             without,
             saved,
-            details: Details { expect: expect.into_iter().collect(), ..details },
+            details: Details { expect: expect.into_iter().collect(), seconds: Some(seconds), ..details },
             linux: None,
             variants: Vec::new(),
         })))
-    }
-
-    /// Advises a pooler to a server that forks for each connection.
-    ///
-    /// # Errors
-    /// If a replay cannot be set up, or memory runs out.
-    pub fn pooler(&self, found: &Servers<'_>) -> Result<Verdict, Failure> {
-        let kind = "pooler";
-        let mut servers = found.found();
-        servers.retain(|_, server| self.is_users(server.program));
-        let Some(most) = servers.values().max_by_key(|server| server.children) else {
-            let reason = match found.most() {
-                None => "no process forks children that share its memory".to_owned(),
-                Some(most) => format!(
-                    "{} forked {} for processes that share its memory, at most {} at once",
-                    self.facts.programs[most.program].name,
-                    several(most.children, "time"),
-                    most.at_once
-                ),
-            };
-            return Ok(not(kind, reason));
-        };
-        let program = &self.facts.programs[most.program];
-        let spared: u64 = servers.values().map(|server| server.children - server.at_once).sum();
-        let (children, at_once) = (most.children, most.at_once);
-        let time = program.fork_time();
-        let each = if time.times > 0 { time.ns as f64 / 1e9 / time.times as f64 } else { 0.0 };
-        let saved = each * spared as f64;
-        let mut before = format!(
-            "{} children of one {} use its shared memory and end, at most {} at once. ",
-            Count(children),
-            program.name,
-            Count(at_once)
-        );
-        if time.times > 0 {
-            before += &format!(
-                "A fork took {} on average, {} fewer save {}. ",
-                Time::from_secs(each),
-                several(spared, "fork"),
-                Time::from_secs(saved)
-            );
-        }
-        let names = [program.name.clone()];
-        let programs = self.shares(servers.values().map(|server| (server.program, server.children, None)));
-        let forks = Expect::new(Figure::Forks, &names, spared as f64, self.facts, self.whole);
-        let postgres = matches!(program.name.as_str(), "postgres" | "postmaster");
-        let how = if postgres {
-            "a connection pooler in front of the server, such as pgbouncer, or a pool in the client: \
-             connections stay open, and clients take turns."
-        } else {
-            "keep the children for further connections: a pool of workers, or connections that stay open."
-        };
-        self.weigh(Proposal {
-            kind,
-            title: format!(
-                "keep child processes for further work: {} of {}",
-                several(children, "fork"),
-                program.name
-            ),
-            before,
-            how: how.to_owned(),
-            not_measured: "what starting a connection costs beside memory (authentication, caches of the \
-                           process), what a pooler costs itself."
-                .to_owned(),
-            corrected: found.rewrite(self.recorded.trace(), &servers),
-            faults_as_calls: 0,
-            details: Details { programs, expect: forks.into_iter().collect(), ..Details::default() },
-            seconds: Some(saved).filter(|saved| self.counts(*saved)),
-            raises_peak: true,
-        })
     }
 }

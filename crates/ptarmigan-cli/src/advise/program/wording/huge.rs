@@ -5,12 +5,13 @@ use super::super::super::measure::Compared;
 use super::super::huge::{HugeRegions, ONE_BY_ONE, Spot};
 use super::super::rejected::{Unfit, not};
 use super::super::seen::{PAGE, REGION};
+use super::super::work::LinuxWork;
 use super::super::{library, switches};
 use super::{Look, Proposal, list};
 use crate::advise::advice::Details;
 use ptarmigan_replay::{SPLIT, SoloTrace};
 use ptarmigan_term::words::{several, several_were};
-use ptarmigan_term::{Bytes, Failure, Time};
+use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::Cause;
 use std::collections::BTreeSet;
 
@@ -28,11 +29,37 @@ fn left_out(unfit: Unfit) -> Vec<String> {
             several_were(unfit.forked, "region")
         ));
     }
+    if unfit.protected > 0 {
+        reasons.push(format!(
+            "{} full, but mprotect changes parts of 2 MiB: the first such call splits a huge page",
+            several_were(unfit.protected, "region")
+        ));
+    }
+    if unfit.awaited > 0 {
+        reasons.push(format!(
+            "{} full, but the program waited about once for each fault: it seems that a thread brings the \
+             pages (userfaultfd), and then huge pages save nothing",
+            several_were(unfit.awaited, "region")
+        ));
+    }
     if unfit.wrappers > 0 {
         reasons
             .push(format!("{} full of programs that start others", several_were(unfit.wrappers, "region")));
     }
     reasons
+}
+
+/// Returns the system time with huge pages and without, and the range of the difference.
+fn takes(linux: &LinuxWork) -> String {
+    let [least, most] = linux.saved_ns.map(|ns| match ns < 0.0 {
+        true => format!("{} more", Time::from_nanos(-ns)),
+        false => format!("{} less", Time::from_nanos(ns)),
+    });
+    format!(
+        "takes {} instead of {} of system time by prices of pages measured here (from {least} to {most})",
+        Time::from_nanos(linux.with_ns),
+        Time::from_nanos(linux.without_ns),
+    )
 }
 
 impl Look<'_> {
@@ -44,10 +71,20 @@ impl Look<'_> {
         let &HugeRegions { full, sparse, untouched, .. } = found;
         if full == 0 {
             let mut reasons = left_out(unfit);
+            if found.found > 0 {
+                reasons.push(format!(
+                    "{} full, but the pages came without faults (userfaultfd, populated or written by the \
+                     kernel): a huge page saves nothing there",
+                    several_were(found.found, "region")
+                ));
+            }
             if reasons.is_empty() {
                 reasons.push(match sparse {
-                    0 => "no aligned 2 MiB of private memory were touched".to_owned(),
-                    n => format!("{} of 2 MiB touched, and none is full", several_were(n, "aligned region")),
+                    0 => "no faults fill aligned 2 MiB of private memory".to_owned(),
+                    n => format!(
+                        "{} touched, of 2 MiB each, and none is full",
+                        several_were(n, "aligned region")
+                    ),
                 });
             }
             return Ok(not(KIND, reasons.join("; ")));
@@ -61,14 +98,18 @@ impl Look<'_> {
             several(full, "region"),
             list(&programs, false)
         );
+        let linux = self.prices.map(|prices| found.work.priced(prices));
+        if let Some(worse) = linux.filter(|linux| linux.saved() <= 0.0) {
+            let spared = several(found.spared(), "fault");
+            return Ok(not(KIND, format!("{title}: saves {spared}, but {}", takes(&worse))));
+        }
         let mut verdict = self.weigh(Proposal {
             kind: KIND,
             title,
             before: String::new(),
             how: self.switches(&found.spots),
-            not_measured: "what clearing 2 MiB at once takes, the misses of the TLB that huge pages save \
-                           (often their largest gain), whether the kernel finds 2 MiB in one piece, memory \
-                           that is new to a virtual machine (its host finds it then, too)."
+            not_measured: "the misses of the TLB that huge pages save \
+                           (often their largest gain), and whether the kernel finds 2 MiB in one piece."
                 .to_owned(),
             corrected: found.rewrite(trace, true, SPLIT),
             faults_as_calls: 0,
@@ -77,15 +118,24 @@ impl Look<'_> {
             raises_peak: false,
         })?;
         let Verdict::Advised(advice) = &mut verdict else { return Ok(verdict) };
-        if let Some(prices) = self.prices {
-            let linux = found.work.priced(prices);
-            advice.figure += &format!(
-                " By prices of pages measured here, Linux on this machine takes {} instead of {} of system \
-                 time: {} less.",
-                Time::from_nanos(linux.with_ns),
-                Time::from_nanos(linux.without_ns),
-                percent(linux.share)
-            );
+        if let Some(linux) = linux {
+            match linux.share {
+                Some(share) => {
+                    advice.figure +=
+                        &format!(" On this machine it {}: {} less.", takes(&linux), percent(share));
+                }
+                // Shares of the replay would promise what the prices do not.
+                None => {
+                    let faults = several(advice.without.faults, "fault");
+                    advice.figure = format!(
+                        "Saves {} of {faults}. On this machine it {}: try it and measure.",
+                        Count(advice.saved.faults.max(0).unsigned_abs()),
+                        takes(&linux)
+                    );
+                }
+            }
+            advice.details.seconds = Some(linux.saved() / 1e9);
+            advice.details.uncertain = linux.share.is_none();
             advice.linux = Some(linux);
         }
         let bare = SoloTrace::new(found.rewrite(trace, false, SPLIT));
@@ -125,13 +175,18 @@ impl Look<'_> {
         advice.variants.push(Variant::new("without a table in reserve", &bare));
         advice.variants.extend(split);
         let (sentence, counted) = library::count(self.recorded, self.whole, self.measure);
-        advice.figure += &sentence;
+        // Heaps that grow in pieces, and memory that is read first, have none in the library.
+        let none = counted.as_ref().and_then(|one| one.large.as_ref()).is_some_and(|large| large.mapped == 0);
+        if !none {
+            advice.figure += &sentence;
+        }
         advice.variants.extend(counted);
         Ok(verdict)
     }
 
     fn is_heap(&self, spot: &Spot) -> bool {
-        self.facts.mapping(spot.program, spot.region * REGION + REGION - 1).as_deref() == Some("heap")
+        let ends = [0, REGION - 1].map(|page| spot.region * REGION + page);
+        ends.iter().any(|page| self.facts.mapping(spot.program, *page).as_deref() == Some("heap"))
     }
 
     /// Returns the largest runs of regions.
@@ -184,6 +239,9 @@ impl Look<'_> {
                  transparent_hugepage/enabled = always. The recording does not tell which allocator it is \
                  of, so no switch is named."
             ));
+            if spots.iter().zip(&owners).any(|(spot, owner)| owner.is_none() && self.is_heap(spot)) {
+                text.push(format!("But {}.", switches::unknown_heap()));
+            }
         } else {
             text.push(
                 "For memory that the program maps itself: madvise(MADV_HUGEPAGE), aligned to 2 MiB, before \

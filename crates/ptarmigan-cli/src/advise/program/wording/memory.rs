@@ -1,21 +1,40 @@
 //! Advice on memory: empty tables, layouts, arenas, and shared memory.
-use super::super::super::advice::{Details, MappingPlace, Rejected, Verdict};
+use super::super::super::advice::{Advice, Details, MappingPlace, Rejected, Verdict};
 use super::super::empty::EmptyTables;
 use super::super::pack;
+use super::super::protect::{Protected, Protections};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::shared::{SharedMappings, SharedObject, spaces_by_program};
 use super::super::spread::{self, PackableZones};
 use super::super::switches;
-use super::{Look, Proposal, list};
+use super::{Look, PROTECT, Proposal, list};
 use ptarmigan_term::words::several;
-use ptarmigan_term::{Bytes, Failure};
+use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::{Call, Cause, Runtime};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The least part of the tables, at the peak or at the end, that a denser layout has to save.
+const LEAST_PART: f64 = 0.1;
+
+/// The fewest calls that change protections.
+const LEAST_PROTECTS: u64 = 256;
+/// The fewest present pages of such a call, on average.
+const MANY_PAGES: u64 = 64;
+/// The fewest tables that it has to save.
+const LEAST_TABLES: i64 = 8;
 
 /// The words for a number of tables and their bytes.
 fn tables(n: u64) -> String {
     format!("{} ({})", several(n, "table"), Bytes(n << PAGE))
+}
+
+/// Returns whether a denser layout saves a part of the tables that is worth a change of the
+/// program. Tables that are made again and again are another matter.
+fn is_much(advice: &Advice) -> bool {
+    let Advice { saved, without, .. } = advice;
+    let much = |saved: i64, of: u64| saved >= LEAST_TABLES && saved as f64 >= of as f64 * LEAST_PART;
+    much(saved.tables_peak, without.tables_peak) || much(saved.tables_at_end, without.tables_at_end)
 }
 
 impl Look<'_> {
@@ -125,20 +144,107 @@ impl Look<'_> {
         let programs = self.by_program(found.regions());
         let title = found.title();
         let PackableZones { kind, how, programs: packed } = found;
-        self.weigh(Proposal {
+        let verdict = self.weigh(Proposal {
             kind,
             title: format!("{title}: {}", list(&programs, false)),
             before: String::new(),
             how: how.to_owned(),
             not_measured: "what the data structures cost that keep pages together, and locks that are \
-                           shared then; zones that mremap moves, or that hold files, stay where they are."
+                           shared then; stacks of threads, and zones that mremap moves or that hold files, stay \
+                           where they are."
                 .to_owned(),
             corrected: pack::pack(self.recorded.trace(), &packed),
             faults_as_calls: 0,
             details: Details { programs, ..Details::default() },
             seconds: None,
             raises_peak: false,
+        })?;
+        Ok(match verdict {
+            Verdict::Advised(advice) if kind == spread::SPARSE_LAYOUT && !is_much(&advice) => not(
+                kind,
+                format!(
+                    "{}: less than a tenth of the tables at the peak, and of those at the end of programs",
+                    advice.title
+                ),
+            ),
+            verdict => verdict,
         })
+    }
+
+    /// Advises to change the protection of fewer pages at once. `None` if calls walk few.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn protect(&self, found: &Protections) -> Result<Option<Verdict>, Failure> {
+        let mut programs: BTreeMap<usize, (u32, Protected)> = BTreeMap::new();
+        for (number, one) in &found.programs {
+            let (first, all) = programs.entry(self.facts.program(*number)).or_insert((*number, *one));
+            if first != number {
+                (all.calls, all.pages) = (all.calls + one.calls, all.pages + one.pages);
+                all.longest = std::cmp::max_by_key(all.longest, one.longest, |longest| longest.1);
+            }
+        }
+        let seconds = |program: usize| {
+            let timed = self.facts.programs[program].calls.get(&Call::Mprotect).copied().unwrap_or_default();
+            timed.ns as f64 / 1e9
+        };
+        programs.retain(|program, (_, of)| {
+            let many = of.calls >= LEAST_PROTECTS && of.pages >= of.calls * MANY_PAGES;
+            self.is_users(*program) && many && self.counts(seconds(*program))
+        });
+        let all: f64 = programs.keys().map(|program| seconds(*program)).sum();
+        let calls: u64 = programs.values().map(|(_, of)| of.calls).sum();
+        let pages: u64 = programs.values().map(|(_, of)| of.pages).sum();
+        let Some((_, (number, of))) = programs.iter().max_by_key(|(_, (_, of))| of.pages) else {
+            return Ok(None);
+        };
+        let (first, length) = of.longest;
+        let place = MappingPlace {
+            program: self.facts.name(*number).to_owned(),
+            mapping: self.facts.mapping(*number, first).unwrap_or_else(|| "memory".to_owned()),
+            address: first << PAGE,
+            bytes: length << PAGE,
+        };
+        let shares = self.shares(programs.iter().map(|(program, (_, of))| (*program, of.calls, None)));
+        let caller = self.caller(&shares, Cause::Call(Call::Mprotect));
+        self.weigh(Proposal {
+            kind: PROTECT,
+            title: format!("change the protection of fewer pages: {} mprotect, by {}", Count(calls), {
+                list(&shares, false)
+            }),
+            before: format!(
+                "Each call changes and flushes all present pages of its range, {} on average. They took {}, of \
+                 which pages that need no change have the most. ",
+                Count(pages / calls),
+                Time::from_secs(all)
+            ),
+            how: "mprotect the pages that are written, not the whole region; a second mapping that stays \
+                  writable; or protection keys (pkey_mprotect once, then pkey_set)."
+                .to_owned(),
+            not_measured: "what a call for a few pages takes.".to_owned(),
+            corrected: self.recorded.trace().clone(),
+            faults_as_calls: 0,
+            details: Details { programs: shares, places: vec![place], caller, ..Details::default() },
+            seconds: Some(all),
+            raises_peak: false,
+        })
+        .map(Some)
+    }
+
+    /// Says what a file costs that many processes map, as a part of a sentence.
+    fn of_file(&self, file: &SharedObject) -> String {
+        let spaces = self.shares(file.spaces.iter().map(|(program, spaces)| (*program, *spaces, None)));
+        format!(
+            "{} of {}: {}, at most {} at once, for {} of a file that {} map ({}); {}",
+            file.name.as_deref().unwrap_or_default(),
+            Bytes(file.pages << PAGE),
+            several(file.tables, "leaf table"),
+            tables(file.tables_peak),
+            Bytes(file.touched() << PAGE),
+            several(spaces.iter().map(|share| share.count).sum(), "process"),
+            list(&spaces, false),
+            file.switch(&[])
+        )
     }
 
     /// Advises huge pages for shared memory that many processes map.
@@ -149,6 +255,9 @@ impl Look<'_> {
         let kind = "shared-memory";
         let chosen = found.found();
         if chosen.is_empty() {
+            if let Some(file) = found.file() {
+                return Ok(not(kind, self.of_file(file)));
+            }
             let reason = match found.objects.len() {
                 0 => "no shared memory of 4 MiB or more is mapped".to_owned(),
                 n => format!(

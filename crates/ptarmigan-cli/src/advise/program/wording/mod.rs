@@ -1,4 +1,6 @@
 //! Puts findings into words, by program, and weighs them with a replay.
+mod children;
+mod churn;
 mod forks;
 mod huge;
 mod memory;
@@ -6,20 +8,34 @@ mod memory;
 use super::super::advice::{Advice, Details, ProgramShare, Rejected, To, Verdict};
 use super::super::expect::{self, Expect, Figure};
 use super::super::facts::Facts;
-use super::super::figures::{Figures, Saved, percent};
+use super::super::figures::{Figures, NOTHING, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::rejected::not;
+use super::spread::SPARSE_LAYOUT;
 use crate::page_prices::PagePrices;
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::{Count, Failure, Time};
 use ptarmigan_trace::Cause;
 use std::collections::BTreeMap;
 
+/// The kind of advice on memory that comes back.
+const CHURN: &str = "churn";
+/// The kind of advice on changes of protection.
+const PROTECT: &str = "protect";
+
 /// The least saving of seconds that is advice by itself.
 const LEAST_SECONDS: f64 = 0.005;
 
 /// The least part of a program's work that makes a function worth naming.
 const LEAST_CALLER: f64 = 0.1;
+
+/// Says why a recording without the access of faults does not decide, as the end of a sentence.
+const UNSEEN_WRITES: &str = "this recording does not show: it does not tell writes from reads, which one by \
+                             tracefs does (as root)";
+
+/// Says that a recording without the access of faults shows too small a saving, as a sentence.
+const LOWER_BOUND: &str = "The recording does not tell writes from reads, so the parent's faults on pages that \
+                           forks protect are left out. ";
 
 /// A change of a program that may pay.
 struct Proposal {
@@ -34,10 +50,20 @@ struct Proposal {
     faults_as_calls: u64,
     /// Where it applies.
     details: Details,
-    /// Seconds of forks that it saves.
+    /// Seconds of calls that it saves: of forks, and for `churn` of calls on memory.
     seconds: Option<f64>,
-    /// Processes live longer with it: more tables at once are the price.
+    /// Processes or memory live longer with it: more tables at once are the price.
     raises_peak: bool,
+}
+
+/// Returns the savings of a change as far as they count. A denser layout does not save the tables
+/// that memory makes again each time it is mapped, but for those that it saves at once.
+fn credited(kind: &str, saved: Saved) -> Saved {
+    if kind != SPARSE_LAYOUT {
+        return saved;
+    }
+    let at_once = saved.tables_peak.max(saved.tables_at_end).max(0);
+    Saved { tables_made: saved.tables_made.min(at_once), ..saved }
 }
 
 /// All that the verdicts are made of.
@@ -62,6 +88,11 @@ impl Look<'_> {
     /// Returns whether the program of a number is the user's: shells and their like are not.
     pub fn is_told(&self, number: u32) -> bool {
         self.is_users(self.facts.program(number))
+    }
+
+    /// Returns whether the program of a number waits for each page, as with `userfaultfd`.
+    pub fn waits_for_pages(&self, number: u32) -> bool {
+        self.facts.programs[self.facts.program(number)].waits_for_pages()
     }
 
     fn is_users(&self, program: usize) -> bool {
@@ -111,35 +142,55 @@ impl Look<'_> {
             figures
         };
         // Whether it pays is a matter of counts, which one replay shows, or of recorded seconds.
-        let once = more_faults(Figures::of(&[self.measure.once(self.side(&corrected))?]));
-        let saved = Saved::between(self.whole, &once);
+        let once = Figures::of(&[self.measure.once(self.side(&corrected))?]);
+        let mut counted = Saved::between(self.whole, &once);
+        counted.forget_times();
+        let saved = Saved { faults: counted.faults - faults_as_calls as i64, ..counted.clone() };
+        let saved = credited(kind, saved);
         let seconds = seconds.filter(|seconds| *seconds >= LEAST_SECONDS);
         let judged = match raises_peak {
-            true => Saved { tables_peak: saved.tables_peak.max(0), ..saved.clone() },
+            true => Saved {
+                tables_peak: saved.tables_peak.max(0),
+                tables_at_end: saved.tables_at_end.max(0),
+                ..saved.clone()
+            },
             false => saved.clone(),
         };
         if !judged.pays(self.whole) && seconds.is_none() {
             return Ok(not(kind, format!("{title}: {}", saved.reason(self.whole))));
         }
-        let Compared { without, with, saved, .. } =
-            self.measure.compare(self.side(self.recorded), self.side(&corrected))?;
+        let Compared { without, with, saved } = match self.measure.compares() {
+            true => self.measure.compare(self.side(self.recorded), self.side(&corrected))?,
+            // Counts are the same in each replay.
+            false => Compared { without: self.whole.clone(), saved: counted, with: once },
+        };
         let with = more_faults(with);
-        let saved = Saved { faults: saved.faults - faults_as_calls as i64, ..saved };
+        let saved = credited(kind, Saved { faults: saved.faults - faults_as_calls as i64, ..saved });
         // All rounds are slower: it costs more than it saves, whatever the counts say.
         if saved.slows() && seconds.is_none() {
             return Ok(not(kind, format!("{title}: {}", saved.reason(&without))));
         }
         let programs: Vec<String> = details.programs.iter().map(|share| share.name.clone()).collect();
-        let of_seconds =
-            seconds.and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
+        let of_seconds = seconds
+            .filter(|_| ![CHURN, PROTECT].contains(&kind))
+            .and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
         let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
         details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
+        details.seconds = seconds;
         let value = saved.value(&without).max(seconds.map_or(0.0, |seconds| self.part_of_cpu(seconds)));
         Ok(Verdict::Advised(Box::new(Advice {
             kind,
             to: To::Program,
             title,
-            figure: format!("{before}{}", saved.sentence(&without)),
+            // Where seconds are saved, no count has to be.
+            figure: match saved.sentence(&without) {
+                saves if seconds.is_some() => {
+                    format!("{before}{}", saves.trim_start_matches(NOTHING).trim_start())
+                        .trim_end()
+                        .to_owned()
+                }
+                saves => format!("{before}{saves}"),
+            },
             how,
             not_measured,
             value,

@@ -1,0 +1,575 @@
+//! Memory that comes back: pages that a process gives up and faults in again.
+//!
+//! # Why
+//!
+//! An allocator that returns free memory at once (`munmap`, `MADV_DONTNEED`, a heap that shrinks)
+//! pays for each page twice: the kernel frees it, and the next use is a fault that clears another
+//! one. The other side of the comparison is the same program with a pool: memory that it gives back
+//! stays mapped, and a later mapping takes it.
+//!
+//! ```text
+//!   recorded   mmap A   800 faults   munmap A   mmap B   800 faults   munmap B
+//!   kept       mmap A   800 faults   ─          ─        ─            ─
+//! ```
+//!
+//! Only private memory without a file is kept, and only if a call gives up a page of it: nothing is
+//! won by other memory. A fork takes a pool's pages away from both sides, since each has to copy
+//! pages that it writes. A page that was only read is one of zeroes: its first write is a fault in
+//! either case.
+use super::edit::Edit;
+use super::page_set::PageSet;
+use super::pool::{Place, Pool};
+use super::seen::{Finder, Happens, PAGE, SpaceOperation};
+use ptarmigan::space::{Area, AreaFlags};
+use ptarmigan_replay::{PackedKind, Trace, When};
+use ptarmigan_trace::{Call, FaultFlags, Kind, MapFlags, Prot};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The deed of a program that keeps its memory, instead of a recorded one.
+enum Change {
+    /// The page is there: no fault.
+    NoFault,
+    /// The page lies elsewhere.
+    Fault(u64),
+    /// Other calls, or none.
+    Calls(Vec<Kind>),
+}
+
+/// An event that is another one, or none, in a program that keeps its memory.
+struct Changed {
+    event: u32,
+    program: u32,
+    to: Change,
+}
+
+/// The saving of one program, from its start to its end.
+#[derive(Clone, Debug, Default)]
+pub struct Comes {
+    /// Faults on pages that were given back.
+    pub faults: u64,
+    /// Of these, faults of the heap that `brk` grows.
+    pub in_heap: u64,
+    /// Calls that are not made, by kind.
+    pub calls: BTreeMap<Call, u64>,
+    /// The longest range that a call gave back, in bytes.
+    pub longest: u64,
+    /// The most bytes that were kept for later mappings, touched or not.
+    pub kept: u64,
+    /// Mappings that took kept memory.
+    pub taken: u64,
+    /// Of these, stacks of threads (`MAP_STACK`).
+    pub stacks: u64,
+    /// Of these, reserves without permissions, which a C library's `malloc` does not map.
+    pub reserves: u64,
+}
+
+/// Files and shared memory that a program unmaps and maps again, maybe another part of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Again {
+    /// Mappings of a length that was unmapped before.
+    pub times: u64,
+    /// The first page of one of them.
+    pub start: u64,
+    /// The length of the shortest, in pages.
+    pub pages: u64,
+}
+
+/// One address space.
+#[derive(Clone, Default)]
+struct SpaceMemory {
+    pool: Pool,
+    /// Pages since they were last given back, by their recorded place: touched, and written.
+    touched: PageSet,
+    written: PageSet,
+    /// Pages that were given back and are kept, by their place: touched, and written.
+    back: PageSet,
+    back_written: PageSet,
+    /// All pages of the program that keeps its memory.
+    there: PageSet,
+    heap: Option<Heap>,
+    /// Mappings of files and shared memory that were unmapped, by their length.
+    unmapped: HashMap<u64, u64>,
+}
+
+/// The heap that `brk` grows, in pages.
+#[derive(Clone, Copy)]
+struct Heap {
+    start: u64,
+    end: u64,
+    /// The end that it has if it never shrinks.
+    kept_end: u64,
+}
+
+/// The most pages at once, over all spaces.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peak {
+    now: u64,
+    /// The most pages.
+    pub most: u64,
+}
+
+/// Follows the memory of all programs.
+#[derive(Default)]
+pub struct Churn {
+    access_unknown: bool,
+    spaces: HashMap<u32, SpaceMemory>,
+    changes: Vec<Changed>,
+    /// By the number of the program.
+    pub programs: HashMap<u32, Comes>,
+    /// Files and shared memory that are mapped again, by the number of the program.
+    pub again: HashMap<u32, Again>,
+    /// Programs that move memory in a way that is not followed.
+    lost: HashSet<u32>,
+    /// Private pages as recorded.
+    pub recorded: Peak,
+    /// Private pages of programs that keep them.
+    pub kept: Peak,
+}
+
+impl Comes {
+    /// Adds the savings of another run of the same program.
+    pub fn add(&mut self, other: &Comes) {
+        self.faults += other.faults;
+        self.in_heap += other.in_heap;
+        self.longest = self.longest.max(other.longest);
+        self.kept = self.kept.max(other.kept);
+        self.taken += other.taken;
+        self.stacks += other.stacks;
+        self.reserves += other.reserves;
+        for (call, n) in &other.calls {
+            *self.calls.entry(*call).or_default() += n;
+        }
+    }
+}
+
+impl Peak {
+    fn change(&mut self, more: u64, fewer: u64) {
+        self.now = (self.now + more).saturating_sub(fewer);
+        self.most = self.most.max(self.now);
+    }
+}
+
+/// Returns whether a program could keep an area.
+fn keeps(area: &Area) -> bool {
+    let unfit = [AreaFlags::SHARED, AreaFlags::BACKED, AreaFlags::GROWS_DOWN, AreaFlags::SPECIAL];
+    !unfit.into_iter().any(|flag| area.flags.has(flag))
+}
+
+fn prot(area: &Area) -> Prot {
+    Prot((area.flags.0 & AreaFlags::PERMISSIONS.0) as u8)
+}
+
+/// A part of a range, with the area that it lies in.
+type Part = (Place, Option<Area>);
+
+/// Returns a range piece by piece, one for each area and each hole.
+fn parts(seen: &SpaceOperation<'_>, start: u64, pages: u64) -> Vec<Part> {
+    let (mut at, end) = (start, start.saturating_add(pages));
+    let mut parts = Vec::new();
+    while at < end {
+        let area = seen.look.area(at << PAGE);
+        let to = match &area {
+            Some(area) => (area.end >> PAGE).min(end),
+            None => {
+                let mut next = end;
+                seen.look.areas(&mut |area| {
+                    let first = area.start >> PAGE;
+                    if first > at {
+                        next = next.min(first);
+                    }
+                });
+                next
+            }
+        };
+        parts.push((Place { start: at, pages: to - at }, area));
+        at = to;
+    }
+    parts
+}
+
+impl SpaceMemory {
+    /// The pages of a recorded range are given back, and kept.
+    fn keep(&mut self, start: u64, pages: u64) -> u64 {
+        let gone = self.touched.take(start, pages);
+        for page in &gone {
+            self.back.add(self.pool.page(*page));
+        }
+        for page in self.written.take(start, pages) {
+            self.back_written.add(self.pool.page(page));
+        }
+        gone.len() as u64
+    }
+
+    /// The pages of a recorded range go for good. Returns how many, and how many the program has
+    /// that keeps its memory.
+    fn lose(&mut self, start: u64, pages: u64) -> (u64, u64) {
+        let gone = self.touched.take(start, pages).len() as u64;
+        self.written.take(start, pages);
+        let places = self.pool.places(start, pages);
+        (gone, places.into_iter().map(|place| self.empty(place)).sum())
+    }
+
+    /// Takes the pages of a place away. Returns how many.
+    fn empty(&mut self, Place { start, pages }: Place) -> u64 {
+        self.back.take(start, pages);
+        self.back_written.take(start, pages);
+        self.there.take(start, pages).len() as u64
+    }
+
+    /// A fault on a page. Returns whether it is spared: the page came back, written if this is a
+    /// write. Later faults on it have other reasons, and stay.
+    fn comes_back(&mut self, page: u64, write: bool) -> bool {
+        let at = self.pool.page(page);
+        if write {
+            self.back.take(at, 1);
+            !self.back_written.take(at, 1).is_empty()
+        } else {
+            !self.back.take(at, 1).is_empty()
+        }
+    }
+}
+
+impl Finder for Churn {
+    fn see(&mut self, seen: &SpaceOperation<'_>) {
+        match (seen.what, seen.when) {
+            (Happens::Fault { page, flags }, When::Before) => self.fault(seen, page, flags),
+            (Happens::Call(kind), When::Before) => self.call(seen, &kind),
+            (Happens::Fork { child }, When::Before) => {
+                let memory = self.spaces.entry(seen.space).or_default();
+                (memory.back, memory.back_written) = Default::default();
+                let (pool, heap) = (memory.pool.clone(), memory.heap);
+                self.spaces.insert(child, SpaceMemory { pool, heap, ..SpaceMemory::default() });
+            }
+            (Happens::End, _) => {
+                if let Some(memory) = self.spaces.remove(&seen.space) {
+                    self.recorded.change(0, memory.touched.len());
+                    self.kept.change(0, memory.there.len());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Churn {
+    /// Follows a recording that does or does not tell reads from writes.
+    pub fn new(access_unknown: bool) -> Self {
+        Churn { access_unknown, ..Churn::default() }
+    }
+
+    fn fault(&mut self, seen: &SpaceOperation<'_>, page: u64, flags: FaultFlags) {
+        let memory = self.spaces.entry(seen.space).or_default();
+        let at = memory.pool.page(page);
+        let private = seen.look.area(page << PAGE).is_some_and(|area| keeps(&area));
+        if private && flags.0 & FaultFlags::REFUSED == 0 {
+            let write = flags.may_write(self.access_unknown);
+            let spared = memory.comes_back(page, write);
+            self.recorded.change(u64::from(memory.touched.add(page)), 0);
+            self.kept.change(u64::from(memory.there.add(at)), 0);
+            if write {
+                memory.written.add(page);
+            }
+            if spared {
+                let in_heap = memory.heap.is_some_and(|heap| (heap.start..heap.end).contains(&page));
+                let comes = self.programs.entry(seen.program).or_default();
+                (comes.faults, comes.in_heap) = (comes.faults + 1, comes.in_heap + u64::from(in_heap));
+                return self.change(seen, Change::NoFault);
+            }
+        }
+        if at != page {
+            self.change(seen, Change::Fault(at));
+        }
+    }
+
+    fn change(&mut self, seen: &SpaceOperation<'_>, to: Change) {
+        self.changes.push(Changed { event: seen.event, program: seen.program, to });
+    }
+
+    /// Makes other calls than a recorded one, if they are others.
+    fn instead(&mut self, seen: &SpaceOperation<'_>, kind: &Kind, calls: Vec<Kind>) {
+        if calls != [*kind] {
+            self.change(seen, Change::Calls(calls));
+        }
+    }
+
+    /// A call gives a range up. Memory that can be kept is; the rest goes. Returns the calls that
+    /// are left.
+    fn give_up(&mut self, seen: &SpaceOperation<'_>, kind: &Kind, unmaps: bool) -> Vec<Kind> {
+        let Some((start, pages)) = kind.range() else { return vec![*kind] };
+        let mut calls = Vec::new();
+        let mut kept = 0;
+        let parts = parts(seen, start, pages);
+        let memory = self.spaces.entry(seen.space).or_default();
+        let has_pages = |(part, area): &Part| {
+            area.is_some_and(|area| keeps(&area)) && !memory.touched.within(part.start, part.pages).is_empty()
+        };
+        let keeps_parts = parts.iter().any(has_pages);
+        for (part, area) in parts {
+            let memory = self.spaces.entry(seen.space).or_default();
+            let shared = area
+                .is_some_and(|area| area.flags.has(AreaFlags::SHARED) || area.flags.has(AreaFlags::BACKED));
+            if let Some(area) = area.filter(|area| keeps_parts && keeps(area)) {
+                let given = memory.keep(part.start, part.pages);
+                kept += given;
+                self.recorded.change(0, given);
+                if unmaps {
+                    memory.pool.keep(part.start, part.pages, Some(prot(&area)));
+                }
+                continue;
+            }
+            if unmaps && shared {
+                *memory.unmapped.entry(part.pages).or_default() += 1;
+            }
+            let places = memory.pool.places(part.start, part.pages);
+            let (gone, lost) = memory.lose(part.start, part.pages);
+            if unmaps {
+                memory.pool.forget(part.start, part.pages);
+            }
+            self.recorded.change(0, gone);
+            self.kept.change(0, lost);
+            calls.extend(places.into_iter().map(|place| kind.with_range(place.start, place.pages)));
+        }
+        if kept > 0 {
+            let bytes = self.spaces.entry(seen.space).or_default().pool.kept_pages() << PAGE;
+            let comes = self.programs.entry(seen.program).or_default();
+            comes.longest = comes.longest.max(pages << PAGE);
+            comes.kept = comes.kept.max(bytes);
+        }
+        // Holes and neighbours that go with one call do so still.
+        join(calls)
+    }
+
+    fn call(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) {
+        let calls = match *kind {
+            Kind::Munmap { .. } => self.give_up(seen, kind, true),
+            Kind::Madvise { advice, .. } if i32::from(advice) == libc::MADV_DONTNEED => {
+                self.give_up(seen, kind, false)
+            }
+            Kind::Brk { end } => self.brk(seen, end),
+            Kind::Mmap { start, pages, flags, prot } => self.mmap(seen, kind, start, pages, flags, prot),
+            Kind::Mremap { .. } => self.mremap(seen, kind),
+            Kind::Touched { start, pages, flags } => {
+                self.found(seen, start, pages, flags);
+                self.followed(seen.space, kind)
+            }
+            // A new program has nothing to follow yet.
+            Kind::Area { .. } => return,
+            _ => self.followed(seen.space, kind),
+        };
+        if calls.is_empty() {
+            let comes = self.programs.entry(seen.program).or_default();
+            *comes.calls.entry(call_of(kind)).or_default() += 1;
+        }
+        self.instead(seen, kind, calls);
+    }
+
+    /// Returns a call on the places of its range.
+    fn followed(&mut self, space: u32, kind: &Kind) -> Vec<Kind> {
+        let Some((start, pages)) = kind.range().filter(|(_, pages)| *pages > 0) else { return vec![*kind] };
+        let places = self.spaces.entry(space).or_default().pool.places(start, pages);
+        places.into_iter().map(|place| kind.with_range(place.start, place.pages)).collect()
+    }
+
+    fn brk(&mut self, seen: &SpaceOperation<'_>, end: u64) -> Vec<Kind> {
+        let memory = self.spaces.entry(seen.space).or_default();
+        let Some(heap) = &mut memory.heap else {
+            memory.heap = Some(Heap { start: end, end, kept_end: end });
+            return vec![Kind::Brk { end }];
+        };
+        let before = std::mem::replace(&mut heap.end, end);
+        let grows = end > heap.kept_end;
+        heap.kept_end = heap.kept_end.max(end);
+        let kept_end = heap.kept_end;
+        if end < before {
+            let given = memory.keep(end, before - end);
+            self.recorded.change(0, given);
+            let comes = self.programs.entry(seen.program).or_default();
+            comes.longest = comes.longest.max((before - end) << PAGE);
+            comes.kept = comes.kept.max((kept_end - end) << PAGE);
+        }
+        if grows || end == before { vec![Kind::Brk { end }] } else { Vec::new() }
+    }
+
+    fn mmap(
+        &mut self,
+        seen: &SpaceOperation<'_>,
+        kind: &Kind,
+        start: u64,
+        pages: u64,
+        flags: MapFlags,
+        wanted: Prot,
+    ) -> Vec<Kind> {
+        let has = |flag: u16| flags.0 & flag != 0;
+        let unfit = MapFlags::SHARED
+            | MapFlags::GROWSDOWN
+            | MapFlags::HUGE_ONLY
+            | MapFlags::DROPPABLE
+            | MapFlags::LOCKED
+            | MapFlags::SEGMENT;
+        let fit = has(MapFlags::ANON) && !has(unfit);
+        let over = seen.look.area(start << PAGE).is_some();
+        let protect = |place: Place| Kind::Mprotect { start: place.start, pages: place.pages, prot: wanted };
+        if over {
+            // It takes the place of other memory, whose pages go, or stay for the new one.
+            let left = match fit {
+                true => self.give_up(seen, kind, false),
+                false => vec![*kind],
+            };
+            let memory = self.spaces.entry(seen.space).or_default();
+            let places = memory.pool.places(start, pages);
+            if left.is_empty() {
+                return places.into_iter().map(protect).collect();
+            }
+            let (gone, lost) = memory.lose(start, pages);
+            self.recorded.change(0, gone);
+            self.kept.change(0, lost);
+            places.iter().for_each(|place| memory.pool.evict(place.start, place.pages));
+            return places.into_iter().map(|place| kind.with_range(place.start, place.pages)).collect();
+        }
+        let memory = self.spaces.entry(seen.space).or_default();
+        if fit && let Some((at, has)) = memory.pool.reuse(start, pages) {
+            let comes = self.programs.entry(seen.program).or_default();
+            let stack = flags.0 & MapFlags::NO_HUGE != 0;
+            comes.taken += 1;
+            comes.stacks += u64::from(stack);
+            comes.reserves += u64::from(!stack && wanted == Prot(0));
+            return if has == Some(wanted) { Vec::new() } else { vec![protect(Place { start: at, pages })] };
+        }
+        if (has(MapFlags::SHARED) || !has(MapFlags::ANON))
+            && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
+        {
+            *left -= 1;
+            let again = self.again.entry(seen.program).or_insert(Again { times: 0, start, pages });
+            again.times += 1;
+            again.pages = again.pages.min(pages);
+        }
+        let at = memory.pool.place(start, pages);
+        if fit && has(MapFlags::POPULATE) && !has(MapFlags::LATER) {
+            for page in start..start + pages {
+                memory.written.add(page);
+                self.recorded.change(u64::from(memory.touched.add(page)), 0);
+                self.kept.change(u64::from(memory.there.add(at + (page - start))), 0);
+            }
+        }
+        vec![kind.with_range(at, pages)]
+    }
+
+    fn mremap(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) -> Vec<Kind> {
+        let &Kind::Mremap { from, old_pages, keep, to, new_pages } = kind else { return vec![*kind] };
+        let memory = self.spaces.entry(seen.space).or_default();
+        let places = memory.pool.places(from, old_pages.max(1));
+        let &[place] = places.as_slice() else {
+            // One call cannot move memory that lies in several places.
+            self.lost.insert(seen.program);
+            return vec![*kind];
+        };
+        let stay = old_pages.min(new_pages);
+        let (gone, lost) = match new_pages < old_pages {
+            true => memory.lose(from + new_pages, old_pages - new_pages),
+            false => (0, 0),
+        };
+        self.recorded.change(0, gone);
+        self.kept.change(0, lost);
+        let grown = old_pages..new_pages;
+        let in_place = to == from && !keep && old_pages > 0;
+        let fits = in_place
+            && (grown.is_empty() || memory.pool.is_free(place.start + old_pages, new_pages - old_pages));
+        if fits {
+            if place.start != from {
+                memory.pool.forget(from, old_pages);
+                memory.pool.lies(from, new_pages, place.start);
+            }
+            return vec![Kind::Mremap { from: place.start, old_pages, keep, to: place.start, new_pages }];
+        }
+        let (touched, written) = (memory.touched.take(from, stay), memory.written.take(from, stay));
+        let there = memory.there.take(place.start, stay);
+        memory.back.take(place.start, stay);
+        memory.back_written.take(place.start, stay);
+        if !keep && old_pages > 0 {
+            memory.pool.forget(from, old_pages);
+        }
+        let at = match in_place {
+            true => memory.pool.place_afresh(to, new_pages),
+            false => memory.pool.place(to, new_pages),
+        };
+        touched.into_iter().for_each(|page| _ = memory.touched.add(page - from + to));
+        written.into_iter().for_each(|page| _ = memory.written.add(page - from + to));
+        there.into_iter().for_each(|page| _ = memory.there.add(page - place.start + at));
+        vec![Kind::Mremap { from: place.start, old_pages, keep, to: at, new_pages }]
+    }
+
+    /// Pages are there that no fault has brought.
+    fn found(&mut self, seen: &SpaceOperation<'_>, start: u64, pages: u64, flags: FaultFlags) {
+        if flags == FaultFlags::WAITING || !seen.look.area(start << PAGE).is_some_and(|area| keeps(&area)) {
+            return;
+        }
+        let memory = self.spaces.entry(seen.space).or_default();
+        for page in start..start + pages {
+            let at = memory.pool.page(page);
+            if flags.0 & FaultFlags::WRITE != 0 {
+                memory.written.add(page);
+            }
+            self.recorded.change(u64::from(memory.touched.add(page)), 0);
+            self.kept.change(u64::from(memory.there.add(at)), 0);
+        }
+    }
+
+    /// Returns the faults that come back, the calls that are not needed, and the mappings made
+    /// again, by the number of the program.
+    pub fn cases(&self) -> impl Iterator<Item = (u32, u64)> {
+        let comes = |comes: &Comes| comes.faults + comes.calls.values().sum::<u64>();
+        let programs = self.programs.iter().map(move |(number, one)| (*number, comes(one)));
+        programs.chain(self.again.iter().map(|(number, again)| (*number, again.times)))
+    }
+
+    /// Returns whether the memory of a program was followed to its end.
+    pub fn is_followed(&self, number: u32) -> bool {
+        !self.lost.contains(&number)
+    }
+
+    /// Returns the recording of chosen programs that keep their memory.
+    pub fn rewrite(&self, trace: &Trace, chosen: impl Fn(u32) -> bool) -> Trace {
+        let mut changes = self.changes.iter().filter(|changed| chosen(changed.program)).peekable();
+        let mut edit = Edit::of(trace);
+        for (step, event) in trace.steps.iter().zip(0_u32..) {
+            let Some(changed) = changes.next_if(|changed| changed.event == event) else {
+                edit.keep(step);
+                continue;
+            };
+            match (&changed.to, step.what) {
+                (Change::NoFault, _) => {}
+                (Change::Fault(page), PackedKind::Fault { flags, .. }) => edit.fault(step, *page, flags),
+                (Change::Fault(_), _) => edit.keep(step),
+                (Change::Calls(calls), _) => calls.iter().for_each(|kind| edit.call(step, *kind)),
+            }
+        }
+        edit.finish()
+    }
+}
+
+/// Joins calls whose ranges follow each other.
+fn join(calls: Vec<Kind>) -> Vec<Kind> {
+    let mut joined: Vec<Kind> = Vec::new();
+    for call in calls {
+        if let Some((last, (start, pages))) = joined.last_mut().and_then(|last| Some((*last, last.range()?)))
+            && let Some((next, more)) = call.range()
+            && start + pages == next
+        {
+            joined.pop();
+            joined.push(last.with_range(start, pages + more));
+        } else {
+            joined.push(call);
+        }
+    }
+    joined
+}
+
+/// Returns the call that is timed for an event.
+fn call_of(kind: &Kind) -> Call {
+    match kind {
+        Kind::Mmap { .. } => Call::Mmap,
+        Kind::Munmap { .. } => Call::Munmap,
+        Kind::Brk { .. } => Call::Brk,
+        _ => Call::Madvise,
+    }
+}

@@ -1,0 +1,229 @@
+//! Advice on children that live on: a process for each request, subshells, and lost sharing.
+use super::super::super::advice::{Details, Verdict};
+use super::super::super::expect::{Expect, Figure};
+use super::super::super::facts;
+use super::super::super::figures::percent;
+use super::super::languages::Language;
+use super::super::pooler::Servers;
+use super::super::rejected::not;
+use super::super::seen::PAGE;
+use super::super::sharing::SharingLost;
+use super::super::subshells::{OfShell, Subshells};
+use super::{LEAST_CALLER, LOWER_BOUND, Look, Proposal, UNSEEN_WRITES, list};
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count, Failure, Time};
+use std::collections::BTreeMap;
+
+/// The fewest subshells that are advice.
+const LEAST_SUBSHELLS: u64 = 16;
+
+impl Look<'_> {
+    /// Advises a pooler to a server that forks for each connection.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn pooler(&self, found: &Servers<'_>) -> Result<Verdict, Failure> {
+        let kind = "pooler";
+        let mut servers = found.found();
+        // What children of a shell do is another piece's matter.
+        servers.retain(|_, server| {
+            self.is_users(server.program) && !self.facts.programs[server.program].is_shell()
+        });
+        let Some(most) = servers.values().max_by_key(|server| server.children) else {
+            let reason = match found.most(|program| !self.facts.programs[program].is_shell()) {
+                None => "no process forks children that do its work".to_owned(),
+                Some(most) => format!(
+                    "{} forked {} for processes that do its work, at most {} at once",
+                    self.facts.programs[most.program].name,
+                    several(most.children, "time"),
+                    most.at_once
+                ),
+            };
+            return Ok(not(kind, reason));
+        };
+        let program = &self.facts.programs[most.program];
+        let spared: u64 = servers.values().map(|server| server.children - server.at_once).sum();
+        let (children, at_once) = (most.children, most.at_once);
+        let time = program.fork_time();
+        let each = if time.times > 0 { time.ns as f64 / 1e9 / time.times as f64 } else { 0.0 };
+        let saved = each * spared as f64;
+        let does = if most.shares {
+            "use its shared memory".to_owned()
+        } else {
+            let each = (most.faults as f64 / children as f64).round() as u64;
+            format!("start no program, make {} each on average", several(each, "fault"))
+        };
+        let mut before = format!(
+            "{} children of one {} {does} and end, at most {} at once. ",
+            Count(children),
+            program.name,
+            Count(at_once)
+        );
+        if time.times > 0 {
+            before += &format!(
+                "A fork took {} on average, {} fewer save {}. ",
+                Time::from_secs(each),
+                several(spared, "fork"),
+                Time::from_secs(saved)
+            );
+        }
+        let script = match most.shares || program.has_file() {
+            true => "",
+            false => {
+                " If it is a shell's script: builtins without $(…) and pipes (recorded with --names, a \
+                      script is told from a program)."
+            }
+        };
+        let (title, unknown) = if most.shares {
+            let costs = "what starting a connection costs beside memory (authentication, caches of the \
+                         process), what a pooler costs itself.";
+            ("keep child processes for further work", costs)
+        } else {
+            let costs = "whether a child may serve on: state that an earlier request leaves behind, memory \
+                         that grows.";
+            ("let a child serve several requests", costs)
+        };
+        let names = [program.name.clone()];
+        let programs = self.shares(servers.values().map(|server| (server.program, server.children, None)));
+        let forks = Expect::new(Figure::Forks, &names, spared as f64, self.facts, self.whole);
+        let postgres = matches!(program.name.as_str(), "postgres" | "postmaster");
+        let how = if !most.shares {
+            Language::of(program).keeping_children()
+        } else if postgres {
+            "a connection pooler in front of the server, such as pgbouncer, or a pool in the client: \
+             connections stay open, and clients take turns."
+        } else {
+            "keep the children for further connections: a pool of workers, or connections that stay open."
+        };
+        self.weigh(Proposal {
+            kind,
+            title: format!("{title}: {} of {}", several(children, "fork"), program.name),
+            before,
+            how: how.to_owned() + script,
+            not_measured: unknown.to_owned(),
+            corrected: found.rewrite(self.recorded.trace(), &servers),
+            faults_as_calls: 0,
+            details: Details { programs, expect: forks.into_iter().collect(), ..Details::default() },
+            seconds: Some(saved).filter(|saved| self.counts(*saved)),
+            raises_peak: true,
+        })
+    }
+
+    /// Advises a shell's script to do without subshells.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn subshells(&self, found: &Subshells) -> Result<Verdict, Failure> {
+        let kind = "subshells";
+        let many = |(_, shell): &(&usize, &OfShell)| shell.forks >= LEAST_SUBSHELLS;
+        let shells: BTreeMap<usize, OfShell> =
+            found.shells.iter().filter(many).map(|(program, shell)| (*program, *shell)).collect();
+        if shells.is_empty() {
+            let forks: u64 = found.shells.values().map(|shell| shell.forks).sum();
+            let reason = match forks {
+                0 => "no shell forks children that start no program".to_owned(),
+                n => format!("shells fork {} that start no program", several(n, "child process")),
+            };
+            return Ok(not(kind, reason));
+        }
+        let timed = self.facts.timed;
+        let programs = self.shares(
+            shells.iter().map(|(program, of)| (*program, of.forks, timed.then_some(of.ns as f64 / 1e9))),
+        );
+        let (forks, ns) = shells.values().fold((0, 0), |sum, of| (sum.0 + of.forks, sum.1 + of.ns));
+        let all: u64 = shells.keys().map(|program| self.facts.programs[*program].forks).sum();
+        let bound = if self.recorded.trace().access_unknown { LOWER_BOUND } else { "" };
+        let script = match programs.as_slice() {
+            [one] if facts::is_shell_name(&one.name) => format!("The script that {} runs", one.name),
+            [one] => format!("The script {}", one.name),
+            _ => "The scripts that these shells run".to_owned(),
+        };
+        let mut before = format!(
+            "{script} forks {} of {} for children that start no program: $(…), (…) or a part of a pipeline \
+             around builtins. ",
+            Count(forks),
+            several(all, "time")
+        );
+        if ns > 0 {
+            before += &format!("Those forks took {}. ", Time::from_nanos(ns as f64));
+        }
+        before += bound;
+        let names: Vec<String> = programs.iter().map(|share| share.name.clone()).collect();
+        let expect = Expect::new(Figure::Forks, &names, forks as f64, self.facts, self.whole);
+        let seconds = Some(ns as f64 / 1e9).filter(|saved| self.counts(*saved));
+        self.weigh(Proposal {
+            kind,
+            title: format!(
+                "let the shell do the work itself: {} without a program, of {}",
+                several(forks, "fork"),
+                list(&programs, false)
+            ),
+            before,
+            how:
+                "printf -v NAME … instead of NAME=$(printf …), read and ${NAME#…} instead of a pipe between \
+                  builtins, { …; } instead of ( … ), functions that set a variable instead of writing it; \
+                  bash 5.3 and later: ${ …; } instead of $( … )."
+                    .to_owned(),
+            not_measured: "the ends of the children, and where a subshell is wanted: for variables or a \
+                           directory that are to be as before."
+                .to_owned(),
+            corrected: found.rewrite(self.recorded.trace(), &shells),
+            faults_as_calls: 0,
+            details: Details { programs, expect: expect.into_iter().collect(), ..Details::default() },
+            seconds,
+            raises_peak: false,
+        })
+    }
+
+    /// Advises children to leave the memory shared that they have inherited.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn sharing(&self, found: &SharingLost<'_>) -> Result<Vec<Verdict>, Failure> {
+        let kind = "sharing-lost";
+        let trace = self.recorded.trace();
+        if trace.access_unknown {
+            let reason = match self.facts.forks.is_empty() {
+                true => "nothing that was recorded forks".to_owned(),
+                false => format!("whether children copy what they have inherited, {UNSEEN_WRITES}"),
+            };
+            return Ok(vec![not(kind, reason)]);
+        }
+        let mut verdicts = Vec::new();
+        for (&program, lost) in found.programs.iter().filter(|(program, _)| self.is_users(**program)) {
+            let facts = &self.facts.programs[program];
+            let programs = self.shares([(program, lost.copies, None)].into_iter());
+            let caller = found.caller(trace, program).filter(|(_, part)| *part >= LEAST_CALLER);
+            let caller = caller.and_then(|(place, part)| {
+                let place = facts::place_text(place, &trace.symbols)?;
+                Some(format!("{place}: {} of those copies", percent(part)))
+            });
+            verdicts.push(self.weigh(Proposal {
+                kind,
+                title: format!(
+                    "keep memory shared with forked children: {} of {} copied",
+                    several(lost.copies, "page"),
+                    facts.name
+                ),
+                before: format!(
+                    "{} copied {} of inherited memory by writing to it, page after page. Without any of \
+                     these copies (an upper bound): ",
+                    several(lost.children, "child process"),
+                    Bytes(lost.copies << PAGE)
+                ),
+                how: Language::of(facts).keeping_shared().to_owned(),
+                not_measured: "which of the writes are the children's work and stay.".to_owned(),
+                corrected: found.rewrite(trace, program),
+                faults_as_calls: 0,
+                details: Details { programs, caller, ..Details::default() },
+                seconds: None,
+                raises_peak: false,
+            })?);
+        }
+        if verdicts.is_empty() {
+            let reason = "no forked child copies a MiB of inherited memory or more".to_owned();
+            verdicts.push(not(kind, reason));
+        }
+        Ok(verdicts)
+    }
+}

@@ -1,0 +1,193 @@
+//! Advice on memory that a program gives back and takes again.
+use super::super::super::advice::{Details, Verdict};
+use super::super::churn::{Again, Churn, Comes};
+use super::super::rejected::not;
+use super::super::seen::PAGE;
+use super::super::switches::{self, Returning};
+use super::{CHURN, Look, Proposal, list};
+use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count, Failure, Time};
+use ptarmigan_trace::{Call, Cause};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The least part of a program's faults that come back.
+const LEAST_PART: f64 = 0.05;
+/// The fewest faults of a program that come back, or calls that give memory back.
+const LEAST: u64 = 256;
+
+/// Bytes that a program may have more at its peak, beside twice as much.
+const MORE: u64 = 64 << 20;
+
+impl Look<'_> {
+    /// Advises to keep memory that a program gives back and takes again.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn churn(&self, found: &Churn) -> Result<Verdict, Failure> {
+        let kind = CHURN;
+        let mut programs: BTreeMap<usize, Comes> = BTreeMap::new();
+        for (number, comes) in &found.programs {
+            if found.is_followed(*number) {
+                programs.entry(self.facts.program(*number)).or_default().add(comes);
+            }
+        }
+        let all: u64 = programs.values().map(|comes| comes.faults).sum();
+        programs.retain(|program, comes| {
+            let faults = self.facts.programs[*program].faults as f64;
+            let many = comes.faults >= LEAST && comes.faults as f64 >= faults * LEAST_PART;
+            let often = comes.calls.values().sum::<u64>() >= LEAST;
+            self.is_users(*program) && (many || often && self.counts(self.call_seconds(*program, comes)))
+        });
+        if programs.is_empty() {
+            let reason = match all {
+                0 => "no program faults memory in again that it gave back".to_owned(),
+                n => format!("{} on memory that was given back, which is little", several(n, "fault")),
+            };
+            return Ok(not(kind, reason));
+        }
+        // Where no page comes back, it is the calls that are too many.
+        let back: u64 = programs.values().map(|comes| comes.faults).sum();
+        let count = |comes: &Comes| if back > 0 { comes.faults } else { comes.calls.values().sum() };
+        let shares = self.shares(programs.iter().map(|(program, comes)| (*program, count(comes), None)));
+        let (most, kept) = (found.recorded.most << PAGE, found.kept.most << PAGE);
+        // Calls alone are no reason to keep memory that nobody needs again.
+        let bound = if back > 0 { most * 2 + MORE } else { most + most / 8 };
+        if kept > bound {
+            let kept_by =
+                format!("memory that {} would keep takes {} at most", list(&shares, false), Bytes(kept));
+            return Ok(not(kind, format!("{kept_by}, instead of {}", Bytes(most))));
+        }
+        let mut calls: BTreeMap<Call, u64> = BTreeMap::new();
+        for (call, n) in programs.values().flat_map(|comes| &comes.calls) {
+            *calls.entry(*call).or_default() += n;
+        }
+        let named: Vec<String> =
+            calls.iter().map(|(call, n)| format!("{} {}", Count(*n), call.name())).collect();
+        let seconds: f64 = programs.iter().map(|(program, comes)| self.call_seconds(*program, comes)).sum();
+        let giver = [Call::Munmap, Call::Madvise, Call::Brk]
+            .into_iter()
+            .max_by_key(|call| calls.get(call).copied().unwrap_or_default())
+            .and_then(|call| Some((call, self.caller(&shares, Cause::Call(call))?)));
+        let mut before = format!(
+            "{} of {} are on pages that the process had and gave back. ",
+            Count(back),
+            several(self.whole.faults, "fault")
+        );
+        if !named.is_empty() {
+            let took = if seconds > 0.0 {
+                format!(", which took {}", Time::from_secs(seconds))
+            } else {
+                String::new()
+            };
+            before += &format!("Not made if it keeps them: {}{took}. ", named.join(", "));
+        }
+        if let Some((call, giver)) = giver {
+            before += &format!("Most {} by {giver}. ", call.name());
+        }
+        before += &format!("Private memory is at most {} instead of {}. ", Bytes(kept), Bytes(most));
+        let hows: BTreeSet<String> =
+            programs.iter().map(|(program, comes)| self.how_to_keep(*program, comes)).collect();
+        let caller = self.caller(&shares, Cause::Fault);
+        let chosen =
+            |number: u32| found.is_followed(number) && programs.contains_key(&self.facts.program(number));
+        self.weigh(Proposal {
+            kind,
+            title: match back {
+                0 => {
+                    format!("give memory back less often: {}, by {}", named.join(", "), list(&shares, false))
+                }
+                _ => format!(
+                    "keep memory that comes back: {}, by {}",
+                    several(back, "fault"),
+                    list(&shares, false)
+                ),
+            },
+            before,
+            how: hows.into_iter().collect::<Vec<_>>().join(". ") + ".",
+            not_measured:
+                "memory that has to be cleared before it is used again, and free memory that falls \
+                           to pieces."
+                    .to_owned(),
+            corrected: found.rewrite(self.recorded.trace(), chosen),
+            faults_as_calls: 0,
+            details: Details { programs: shares, caller, ..Details::default() },
+            seconds: Some(seconds).filter(|_| self.facts.timed),
+            raises_peak: true,
+        })
+    }
+
+    /// Advises to keep mappings of files and shared memory that a program unmaps and maps again.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn mapped_again(&self, found: &Churn) -> Result<Option<Verdict>, Failure> {
+        let mut counts: BTreeMap<usize, (u64, u32, Again)> = BTreeMap::new();
+        for (number, again) in &found.again {
+            let of = counts.entry(self.facts.program(*number)).or_insert((0, *number, *again));
+            of.0 += again.times;
+        }
+        let seconds = |program: usize, times: u64| {
+            let calls = BTreeMap::from([(Call::Mmap, times), (Call::Munmap, times)]);
+            self.call_seconds(program, &Comes { calls, ..Comes::default() })
+        };
+        counts
+            .retain(|program, (times, ..)| self.is_users(*program) && self.counts(seconds(*program, *times)));
+        let Some((_, (_, number, again))) = counts.iter().max_by_key(|(_, (times, ..))| *times) else {
+            return Ok(None);
+        };
+        let all: f64 = counts.iter().map(|(program, (times, ..))| seconds(*program, *times)).sum();
+        let shares = self.shares(counts.iter().map(|(program, (times, ..))| (*program, *times, None)));
+        let name =
+            self.facts.mapping(*number, again.start).unwrap_or_else(|| "a file or shared memory".to_owned());
+        let caller = self.caller(&shares, Cause::Call(Call::Mmap));
+        self.weigh(Proposal {
+            kind: CHURN,
+            title: format!(
+                "keep mappings of {name}: {} times, by {}",
+                Count(shares.iter().map(|share| share.count).sum()),
+                list(&shares, false)
+            ),
+            before: format!(
+                "It is unmapped and mapped again in the same length, of {} and more: two calls each time, which \
+                 took {}. The recording does not say whether it is the same part. ",
+                Bytes(again.pages << PAGE),
+                Time::from_secs(all)
+            ),
+            how: "keep the last mapping, and map larger parts at once; read small files into a buffer that stays."
+                .to_owned(),
+            not_measured: "the faults of each mapping, and addresses that the kept mappings take.".to_owned(),
+            corrected: self.recorded.trace().clone(),
+            faults_as_calls: 0,
+            details: Details { programs: shares, caller, ..Details::default() },
+            seconds: Some(all),
+            raises_peak: true,
+        })
+        .map(Some)
+    }
+
+    /// Returns the seconds of the calls that a program does not make if it keeps its memory.
+    fn call_seconds(&self, program: usize, comes: &Comes) -> f64 {
+        let timed = &self.facts.programs[program].calls;
+        let of = |(call, n): (&Call, &u64)| {
+            let time = timed.get(call).copied().unwrap_or_default();
+            time.ns as f64 / 1e9 * (*n as f64 / time.times.max(1) as f64).min(1.0)
+        };
+        comes.calls.iter().map(of).sum()
+    }
+
+    fn how_to_keep(&self, program: usize, comes: &Comes) -> String {
+        let brks = comes.calls.get(&Call::Brk).copied().unwrap_or_default();
+        let heap = comes.in_heap * 2 > comes.faults || comes.taken == 0 && brks > 0;
+        let most = |part: u64| !heap && part * 2 > comes.taken;
+        let memory = Returning {
+            heap,
+            stacks: most(comes.stacks),
+            own: most(comes.reserves),
+            advised: comes.calls.get(&Call::Madvise).is_some_and(|n| *n * 2 > comes.calls.values().sum()),
+            longest: comes.longest,
+            kept: comes.kept,
+        };
+        let owner = switches::owner(&self.facts.programs[program].runtimes, heap);
+        switches::keep(owner, memory)
+    }
+}

@@ -1,0 +1,151 @@
+//! Advice on children that live on: few requests for each, subshells, and inherited memory that is
+//! copied page after page.
+use crate::advise::{BASE, EXEC, advice, figure, kinds, made, map, piece, reason, write};
+use crate::program::Temporary;
+use ptarmigan_trace::{
+    Call, Cause, CloneKind, Event, FaultFlags, Header, Kind, Method, Name, Note, Place, Runtime, Writer,
+};
+
+const EXIT: Kind = Kind::Exit { last: true };
+
+fn fork(child: u32) -> Kind {
+    Kind::Clone { child, kind: CloneKind::Fork }
+}
+
+fn named(task: u32, name: &str) -> [(u32, Kind); 2] {
+    [(task, EXEC), (task, Kind::Name(Name::new(name)))]
+}
+
+fn copy(page: u64) -> Kind {
+    let flags = FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT;
+    Kind::Fault { page, flags: FaultFlags(flags) }
+}
+
+/// A process of 400 pages that forks 40 children, one after the other. Each copies `copies` pages
+/// and touches 30 of its own; its parent copies `by_parent`.
+fn forks_again(name: &str, program: &str, copies: u64, by_parent: u64) -> Temporary {
+    let mut events = Vec::from(named(0, program));
+    events.push((0, map(BASE, 400)));
+    events.extend((0..400).map(|page| (0, write(BASE + page))));
+    for child in 1..=40 {
+        events.extend([
+            (0, fork(child)),
+            (0, Kind::Note(Note::Took { call: Call::Fork, nanos: 400_000, away: 0 })),
+        ]);
+        events.push((child, map(BASE << 1, 30)));
+        events.extend((0..30).map(|page| (child, write((BASE << 1) + page))));
+        events.extend((0..copies).map(|page| (child, copy(BASE + page))));
+        events.extend((0..by_parent).map(|page| (0, copy(BASE + page))));
+        events.push((child, EXIT));
+    }
+    events.push((0, EXIT));
+    made(name, |_| {}, 0, &events)
+}
+
+#[test]
+fn children_of_one_request_should_serve_several() {
+    let report = advice(&forks_again("server", "fuzzed", 100, 2).0, &[]);
+    let found = piece(&report, "pooler");
+    assert_eq!(found["title"], "let a child serve several requests: 40 forks of fuzzed");
+    let text = figure(found);
+    assert!(text.starts_with("40 children of one fuzzed start no program, make 130 faults each"), "{text}");
+    // 39 children do nothing anew.
+    assert_eq!(found["saved"]["faults"], 39 * 130, "{found:#}");
+    assert!(found["how"].as_str().is_some_and(|how| how.contains("__AFL_LOOP")), "{found:#}");
+    let how = found["how"].as_str().expect("a text");
+    assert!(how.contains("If it is a shell's script"), "no file's name is known: {how}");
+    let report = advice(&forks_again("python", "python3", 100, 2).0, &[]);
+    let how = piece(&report, "pooler")["how"].as_str().expect("a text").to_owned();
+    assert!(how.contains("maxtasksperchild"), "{how}");
+}
+
+#[test]
+fn snapshots_of_a_writing_parent_need_fresh_forks() {
+    let report = advice(&forks_again("snapshots", "server", 10, 200).0, &[]);
+    assert!(!kinds(&report).contains(&"pooler"), "{report:#}");
+    assert!(reason(&report, "pooler").starts_with("server forked 40 times"), "{report:#}");
+}
+
+/// A shell that forks 60 children with 8 faults each, of which the last `programs` start one.
+fn script(name: &str, shell: &str, programs: u32) -> Temporary {
+    let mut events = Vec::from(named(0, shell));
+    events.push((0, map(BASE, 100)));
+    events.extend((0..100).map(|page| (0, write(BASE + page))));
+    for child in 1..=60 {
+        events.push((0, fork(child)));
+        events.extend((0..8).map(|page| (child, copy(BASE + page))));
+        events.extend((0..4).map(|page| (0, copy(BASE + page))));
+        if child > 60 - programs {
+            events.extend(named(child, "ls"));
+        }
+        events.push((child, EXIT));
+    }
+    events.push((0, EXIT));
+    made(name, |_| {}, 0, &events)
+}
+
+#[test]
+fn subshells_of_builtins_are_the_scripts_to_avoid() {
+    let report = advice(&script("script", "bash", 2).0, &[]);
+    let found = piece(&report, "subshells");
+    let title = "let the shell do the work itself: 58 forks without a program, of bash";
+    assert_eq!(found["title"], title, "{found:#}");
+    assert!(figure(found).starts_with("The script that bash runs forks 58 of 60 times for"), "{found:#}");
+    // Faults of the children, and of the shell on pages that these forks protected.
+    assert_eq!(found["saved"]["faults"], 58 * (8 + 4), "{found:#}");
+    assert!(found["how"].as_str().is_some_and(|how| how.starts_with("printf -v")), "{found:#}");
+    assert!(!kinds(&report).contains(&"pooler"), "{report:#}");
+    // Children that start programs, and those of other programs, are no subshells.
+    let report = advice(&script("starts", "bash", 60).0, &[]);
+    assert_eq!(reason(&report, "subshells"), "no shell forks children that start no program");
+    let report = advice(&script("server", "server", 2).0, &[]);
+    assert_eq!(reason(&report, "subshells"), "no shell forks children that start no program");
+}
+
+/// A parent of 4,000 pages with six workers that copy `copies` of them, by `collect` in three of
+/// four samples.
+fn workers(name: &str, copies: u64) -> Temporary {
+    let file = Temporary::new(name);
+    let mut writer = Writer::new(Vec::new(), &Header::new(name, 1, Method::Synthetic), 3).expect("a header");
+    let mut place = |function| {
+        let function = Some(writer.text(function).expect("a text"));
+        Some(writer.place(Place { function, ..Place::default() }).expect("a place"))
+    };
+    let (collect, other) = (place("gc_reset_refs"), place("main"));
+    let mut events = Vec::from(named(0, "app"));
+    events.push((0, Kind::Note(Note::Runtime(Runtime::Python))));
+    events.push((0, map(BASE, 4000)));
+    for page in 0..4000 {
+        events.push((0, write(BASE + page)));
+        let caller = Note::Caller { cause: Cause::Fault, page: BASE + page, events: 1, place: other };
+        events.push((0, Kind::Note(caller)));
+    }
+    for child in 1..=6 {
+        events.push((0, fork(child)));
+        for page in 0..copies {
+            events.push((child, copy(BASE + page)));
+            let place = if page % 4 == 0 { other } else { collect };
+            let caller = Note::Caller { cause: Cause::Fault, page: BASE + page, events: 1, place };
+            events.push((child, Kind::Note(caller)));
+        }
+    }
+    events.extend((1..=6).chain([0]).map(|task| (task, EXIT)));
+    for (task, kind) in events {
+        writer.event(&Event { task, cpu: 0, kind }).expect("an event");
+    }
+    std::fs::write(&file.0, writer.finish(0).expect("a trace").0).expect("a temporary file");
+    file
+}
+
+#[test]
+fn workers_that_copy_what_they_inherit_have_their_function() {
+    let report = advice(&workers("workers", 1000).0, &[]);
+    let found = piece(&report, "sharing-lost");
+    assert_eq!(found["title"], "keep memory shared with forked children: 6,000 pages of app copied");
+    assert!(figure(found).contains("(an upper bound)"), "{found:#}");
+    assert_eq!(found["caller"], "gc_reset_refs: 75 % of those copies", "{found:#}");
+    assert!(found["how"].as_str().is_some_and(|how| how.contains("gc.freeze()")), "{found:#}");
+    assert_eq!(found["saved"]["faults"], 6000, "{found:#}");
+    let report = advice(&workers("few", 200).0, &[]);
+    assert!(reason(&report, "sharing-lost").starts_with("no forked child copies"), "{report:#}");
+}

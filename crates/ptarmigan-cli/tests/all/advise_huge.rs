@@ -1,0 +1,180 @@
+//! Huge pages are not advised where they cannot help, or where another cause takes the time.
+use crate::advise::{BASE, EXEC, advice, kinds, made, map, piece, reason, write};
+use crate::program::Temporary;
+use ptarmigan_trace::{Call, FaultFlags, Kind, Locking, MapFlags, Name, Note, Prot, Runtime};
+
+const EXIT: Kind = Kind::Exit { last: true };
+const HUGE: u64 = 512;
+
+fn trace(name: &str, kinds: impl IntoIterator<Item = Kind>) -> Temporary {
+    let named = [EXEC, Kind::Name(Name::new("app"))];
+    let events: Vec<(u32, Kind)> =
+        named.into_iter().chain(kinds).chain([EXIT]).map(|kind| (0, kind)).collect();
+    made(name, |_| {}, 0, &events)
+}
+
+fn protect(start: u64, pages: u64, prot: u8) -> Kind {
+    Kind::Mprotect { start, pages, prot: Prot(prot) }
+}
+
+fn took(call: Call, nanos: u64) -> Kind {
+    Kind::Note(Note::Took { call, nanos, away: 0 })
+}
+
+fn used(user: u64, system: u64) -> Kind {
+    Kind::Note(Note::Used { user, system, minor: 0, major: 0, waits: 0, preempted: 0 })
+}
+
+#[test]
+fn a_write_barrier_by_mprotect_gets_no_huge_pages() {
+    // A collector write-protects the heap. A handler makes each page writable that is written.
+    let mut kinds_of = vec![map(BASE, 4 * HUGE)];
+    kinds_of.extend((0..4 * HUGE).map(|page| write(BASE + page)));
+    kinds_of.push(protect(BASE, 4 * HUGE, 1));
+    let refused = FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT | FaultFlags::REFUSED;
+    for page in (0..4 * HUGE).step_by(64) {
+        kinds_of.push(Kind::Fault { page: BASE + page, flags: FaultFlags(refused) });
+        kinds_of.push(protect(BASE + page, 1, 3));
+    }
+    let report = advice(&trace("barrier", kinds_of.clone()).0, &[]);
+    assert!(kinds(&report).is_empty(), "{report:#}");
+    let why = reason(&report, "huge-pages");
+    assert!(why.starts_with("4 regions were full, but mprotect changes parts of 2 MiB"), "{why}");
+    // Whole 2 MiB are changed: nothing is split.
+    let whole = kinds_of.into_iter().take(4 * HUGE as usize + 2);
+    let report = advice(&trace("whole", whole).0, &[]);
+    assert_eq!(piece(&report, "huge-pages")["saved"]["faults"], 4 * 511, "{report:#}");
+}
+
+#[test]
+fn a_write_that_a_signal_answers_is_not_spared() {
+    let mut kinds_of = vec![map(BASE, 2 * HUGE)];
+    kinds_of.extend((0..2 * HUGE).map(|page| write(BASE + page)));
+    kinds_of.push(protect(BASE, 2 * HUGE, 1));
+    // A recording that does not know of the signal.
+    let flags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT);
+    kinds_of.extend((0..100).map(|page| Kind::Fault { page: BASE + page, flags }));
+    let report = advice(&trace("signal", kinds_of).0, &[]);
+    assert_eq!(piece(&report, "huge-pages")["saved"]["faults"], 2 * 511, "{report:#}");
+}
+
+#[test]
+fn pages_that_came_without_faults_get_no_huge_pages() {
+    // Another thread answers each fault: UFFDIO_COPY.
+    let found = |start, pages| Kind::Touched { start, pages, flags: FaultFlags(FaultFlags::WRITE) };
+    let mut kinds_of = vec![map(BASE, 4 * HUGE)];
+    kinds_of.extend((0..4 * HUGE).flat_map(|page| [write(BASE + page), found(BASE + page, 1)]));
+    let report = advice(&trace("copied", kinds_of).0, &[]);
+    assert!(kinds(&report).is_empty(), "{report:#}");
+    let why = reason(&report, "huge-pages");
+    assert!(why.starts_with("4 regions were full, but the pages came without faults"), "{why}");
+    // A recording that knows of the waits alone.
+    let waits = Note::Used { user: 0, system: 0, minor: 0, major: 0, waits: 4 * 512, preempted: 0 };
+    let kinds_of = [map(BASE, 4 * HUGE)].into_iter().chain((0..4 * HUGE).map(|page| write(BASE + page)));
+    let report = advice(&trace("awaited", kinds_of.chain([Kind::Note(waits)])).0, &[]);
+    assert!(kinds(&report).is_empty(), "{report:#}");
+    let why = reason(&report, "huge-pages");
+    assert!(why.starts_with("4 regions were full, but the program waited about once for each"), "{why}");
+    // Populated memory has no faults to save.
+    let flags = MapFlags(MapFlags::ANON | MapFlags::POPULATE);
+    let populated = Kind::Mmap { start: BASE, pages: 4 * HUGE, prot: Prot(3), flags };
+    let report = advice(&trace("populated", [populated]).0, &[]);
+    assert_eq!(reason(&report, "huge-pages"), "no faults fill aligned 2 MiB of private memory");
+}
+
+/// A heap that grows and is filled in steps of 33 pages.
+fn heap(name: &str, runtimes: &[Runtime], trimmed: bool) -> Temporary {
+    let mut kinds_of: Vec<Kind> = runtimes.iter().map(|one| Kind::Note(Note::Runtime(*one))).collect();
+    // It begins in the middle of 2 MiB.
+    let start = BASE + 100;
+    kinds_of.push(Kind::Brk { end: start });
+    let grow = |from: u64, to: u64| {
+        let steps = (from..to).step_by(33).map(move |step| (step, (step + 33).min(to)));
+        steps.flat_map(move |(first, last)| {
+            [Kind::Brk { end: start + last }]
+                .into_iter()
+                .chain((first..last).map(move |page| write(start + page)))
+        })
+    };
+    kinds_of.extend(grow(0, 4 * HUGE));
+    if trimmed {
+        kinds_of.extend((1..=8).map(|step| Kind::Brk { end: start + 4 * HUGE - 33 * step }));
+        kinds_of.extend(grow(4 * HUGE - 33 * 8, 4 * HUGE));
+    }
+    trace(name, kinds_of)
+}
+
+#[test]
+fn a_heap_of_glibc_is_judged_as_if_grown_in_whole_huge_pages() {
+    let report = advice(&heap("brk", &[Runtime::Glibc], false).0, &[]);
+    let found = piece(&report, "huge-pages");
+    // The first 2 MiB begin before the heap, the last ones are touched by a fifth.
+    assert_eq!(found["saved"]["faults"], 3 * 511, "{found:#}");
+    assert_eq!(found["places"][0]["mapping"], "heap");
+    let how = found["how"].as_str().expect("a text");
+    assert!(how.contains("app: glibc's malloc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1"), "{how}");
+    let report = advice(&heap("unknown", &[], false).0, &[]);
+    let how = piece(&report, "huge-pages")["how"].as_str().expect("a text");
+    assert!(how.contains("if the heap is glibc's: GLIBC_TUNABLES"), "{how}");
+    let report = advice(&heap("musl", &[Runtime::Musl], false).0, &[]);
+    assert_eq!(reason(&report, "huge-pages"), "no faults fill aligned 2 MiB of private memory");
+}
+
+#[test]
+fn a_heap_that_is_trimmed_keeps_its_huge_pages() {
+    let report = advice(&heap("trimmed", &[Runtime::Glibc], true).0, &[]);
+    let saved = piece(&report, "huge-pages")["saved"]["faults"].as_u64().expect("a count");
+    // Trimmed to the middle of the third 2 MiB and filled again.
+    let again = 3 * HUGE + 412 - (4 * HUGE - 33 * 8);
+    assert_eq!(saved, 3 * 511 + again, "{report:#}");
+}
+
+#[test]
+fn advice_about_a_small_cause_is_not_given_beside_a_large_one() {
+    // Pages locked one by one: 98 % of the time.
+    let locks = |nanos: u64| {
+        let mut kinds_of = vec![map(BASE, 8 * HUGE)];
+        kinds_of.extend((0..8 * HUGE).map(|page| write(BASE + page)));
+        for page in 0..400 {
+            kinds_of.push(Kind::Lock { how: Locking(1), start: BASE + page, pages: 1 });
+            kinds_of.push(took(Call::Lock, nanos));
+        }
+        kinds_of.push(used(400_000, 20_000 + 400 * nanos / 1000));
+        trace(&format!("locks{nanos}"), kinds_of)
+    };
+    let file = locks(2_500_000);
+    let report = advice(&file.0, &[]);
+    assert!(kinds(&report).is_empty(), "{report:#}");
+    let why = reason(&report, "huge-pages");
+    assert!(why.contains("about 20 ms, while 400 mlock take 1 s and no advice is about them"), "{why}");
+    let text = crate::program::ptarmigan(&["advise", "--rounds", "0", file.path()]).good();
+    assert!(
+        text.contains("\nNo advice was found.\n\nThe largest causes:\n  400 mlock of app, 1 s"),
+        "{text}"
+    );
+    // They take less than the faults.
+    assert_eq!(kinds(&advice(&locks(10_000).0, &[])), ["huge-pages"]);
+}
+
+#[test]
+fn protections_of_a_whole_region_for_one_block_are_told() {
+    // A compiler that writes a block at a time, and its whole region changes twice.
+    let flips = |pages: u64| {
+        let mut kinds_of = vec![map(BASE, 8 * HUGE)];
+        kinds_of.extend((0..8 * HUGE).map(|page| write(BASE + page)));
+        for flip in 0..400 {
+            kinds_of.push(protect(BASE, pages, if flip % 2 == 0 { 5 } else { 3 }));
+            kinds_of.push(took(Call::Mprotect, 2_500_000));
+        }
+        kinds_of.push(used(400_000, 1_020_000));
+        advice(&trace(&format!("flips{pages}"), kinds_of).0, &[])
+    };
+    let found = flips(8 * HUGE);
+    assert_eq!(kinds(&found)[0], "protect", "{found:#}");
+    let one = piece(&found, "protect");
+    assert_eq!(one["title"], "change the protection of fewer pages: 400 mprotect, by app");
+    let figure = one["figure"].as_str().expect("a text");
+    assert!(figure.starts_with("Each call changes and flushes all present pages of its range, 4,096 on"));
+    assert!(figure.contains(" They took 1 s, "), "{figure}");
+    assert!(!kinds(&flips(2)).contains(&"protect"), "two pages each are few");
+}
