@@ -34,6 +34,7 @@
 //! So regions that such a fork shares are left out if one of the program's was split, and all of
 //! its regions if half of them were shared ([`HugeRegions::unfit`]).
 use super::edit::Edit;
+use super::event_set::EventSet;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, SpaceOperation};
 use super::work::{Both, FaultWork, Kinds};
 use ptarmigan::addr::VirtRange;
@@ -134,11 +135,11 @@ pub struct HugeRegions {
     /// Regions that are full, for the first time that each is.
     pub spots: Vec<Spot>,
     /// Faults that go.
-    spared: HashSet<u32>,
+    spared: EventSet,
     /// The first faults of full regions that are never split.
-    whole: HashSet<u32>,
+    whole: EventSet,
     /// Writes that split a huge page.
-    splits: HashSet<u32>,
+    splits: EventSet,
     /// Regions that are full.
     pub full: u64,
     /// Regions that could be huge but are not full.
@@ -502,7 +503,7 @@ impl HugeRegions {
             self.full += 1;
             self.untouched += REGION - pages;
             if !life.split {
-                self.whole.insert(life.first);
+                self.whole.add(life.first);
             }
         }
         self.work.with.spare(life.work);
@@ -510,18 +511,18 @@ impl HugeRegions {
             self.work.with.spare([1, 0, 0]);
             self.work.with.huge.fresh += 1;
         }
-        self.spared.extend(life.spared);
-        self.splits.extend(life.splits);
+        life.spared.into_iter().for_each(|event| self.spared.add(event));
+        life.splits.into_iter().for_each(|event| self.splits.add(event));
     }
 
     /// Returns how many writes split a huge page that a fork has shared.
     pub fn splits(&self) -> u64 {
-        self.splits.len() as u64
+        self.splits.len()
     }
 
     /// Returns how many faults huge pages spare.
     pub fn spared(&self) -> u64 {
-        self.spared.len() as u64
+        self.spared.len()
     }
 
     /// Counts the regions of spaces that have not ended.
@@ -537,13 +538,13 @@ impl HugeRegions {
         let mut edit = Edit::of(trace);
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             match step.what {
-                _ if self.spared.contains(&event) => {}
-                PackedKind::Fault { page, .. } if self.splits.contains(&event) => {
+                _ if self.spared.has(event) => {}
+                PackedKind::Fault { page, .. } if self.splits.has(event) => {
                     let start = page / REGION * REGION;
                     edit.call(step, Kind::Touched { start, pages: REGION, flags: pages });
                     edit.keep(step);
                 }
-                PackedKind::Fault { page, .. } if !reserve && self.whole.contains(&event) => {
+                PackedKind::Fault { page, .. } if !reserve && self.whole.has(event) => {
                     let (start, flags) = (page / REGION * REGION, FaultFlags(FaultFlags::HUGE));
                     edit.call(step, Kind::Touched { start, pages: REGION, flags });
                 }

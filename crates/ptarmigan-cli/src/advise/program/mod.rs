@@ -2,9 +2,9 @@
 //! make it, and both are replayed.
 //!
 //! * `seen` is a finder's view of a replay; `survey` is the replay that provides it.
-//! * `edit` writes a recording anew.
+//! * `edit` writes a recording anew; `event_set` and `page_set` are sets of its events and pages.
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
-//! * `churn` follows memory that comes back, with `pool` and `page_set`.
+//! * `churn` follows memory that comes back, with `pool`.
 //! * `library` counts the large pages that the library has in the recording as it is.
 //! * `huge`, `empty`, `shared`, `protect`, `pooler`, `subshells`, `sharing`, `forks`, `zones` with
 //!   `pack` and `spread`, and `share` each find one kind.
@@ -14,6 +14,7 @@
 mod churn;
 mod edit;
 mod empty;
+mod event_set;
 mod forks;
 mod huge;
 mod languages;
