@@ -4,6 +4,8 @@ use super::advice::{Advice, Rejected, To};
 use super::causes::{Causes, NOMINAL};
 use ptarmigan_term::{Count, Time};
 
+/// The part of the seconds by prices that counts beside recorded seconds.
+const PRICED: f64 = 0.8;
 /// Kinds of advice of which the saving is an upper bound.
 const AT_MOST: [&str; 1] = ["sharing-lost"];
 /// Kinds of advice that save memory for tables, not time.
@@ -57,8 +59,11 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
         }
     }
     let nominal = if causes.fault_seconds.is_none() { NOMINAL } else { 0.0 };
-    let seconds =
-        |one: &Advice| one.details.seconds.unwrap_or(0.0) + one.saved.faults.max(0) as f64 * nominal;
+    let seconds = |one: &Advice| {
+        let seconds = one.details.seconds.unwrap_or(0.0) + one.saved.faults.max(0) as f64 * nominal;
+        // Prices scatter. Where recorded time is about as much, other advice saves the same.
+        if one.kind == "huge-pages" { seconds * PRICED } else { seconds }
+    };
     advice.sort_by(|a, b| {
         let certain = |one: &Advice| (one.details.uncertain, AT_MOST.contains(&one.kind));
         let certain = certain(a).cmp(&certain(b));
@@ -154,6 +159,16 @@ mod tests {
         let (kinds, rejected) = order(all, &Causes::default());
         assert_eq!(kinds, ["pooler", "vfork", "empty-tables", "sparse-layout", "huge-pages"]);
         assert!(rejected.is_empty());
+    }
+
+    #[test]
+    fn recorded_seconds_stand_before_about_as_many_by_prices() {
+        let of = |huge: f64| {
+            let all = vec![advice("huge-pages", Some(huge), 0.9), advice("protect", Some(1.0), 0.1)];
+            order(all, &Causes::default()).0
+        };
+        assert_eq!(of(1.1), ["protect", "huge-pages"]);
+        assert_eq!(of(1.5), ["huge-pages", "protect"]);
     }
 
     #[test]
