@@ -34,6 +34,8 @@ const TOLD: usize = 3;
 pub const NOMINAL: f64 = 1e-6;
 /// Pages that one region of the count of faults has.
 const REGION: u64 = 512;
+/// Starts of a program from which on they are its work.
+const MANY_STARTS: u64 = 16;
 /// The most faults of a child that hardly does anything.
 const FEW: u64 = 512;
 
@@ -335,13 +337,23 @@ fn cause_of_faults(
     let copying = counts.copies * 2 >= counts.faults;
     let python = facts_of.runtimes.contains(&Runtime::Python) || facts_of.name.starts_with("python");
     let attempt = match (copying, python) {
-        (true, true) => "gc.freeze() before the fork, so that the collector does not write to each object",
+        (true, true) => {
+            "gc.freeze() before the fork, so that the collector does not write to each object".to_owned()
+        }
         (true, false) => {
             "write less to memory that a fork shares: after a fork the first write to a page copies it"
+                .to_owned()
         }
+        (false, _) if facts_of.starts >= MANY_STARTS => format!(
+            "start it less often: each of {} makes {}; one process that does several jobs, or that loads \
+             everything and forks for each",
+            several(facts_of.starts, "start"),
+            several(counts.faults / facts_of.starts, "fault")
+        ),
         (false, _) => {
             "keep memory and use it again instead of giving it back, touch less of it, or ask for huge \
-             pages where whole 2 MiB are used"
+                       pages where whole 2 MiB are used"
+                .to_owned()
         }
     };
     WorkCause {
@@ -355,7 +367,7 @@ fn cause_of_faults(
         copies: counts.copies,
         only_end: 0,
         pages_each: 0,
-        attempt: attempt.to_owned(),
+        attempt,
     }
 }
 

@@ -144,3 +144,22 @@ fn each_field_of_a_cause_is_documented() {
         assert!(page.contains(&format!("`{name}`")), "docs/advise-reference.md lacks {name}");
     }
 }
+
+#[test]
+fn a_program_that_is_started_often_is_told_to_start_less() {
+    let mut events = Vec::from(named(0, "jobs"));
+    for child in 1..=20 {
+        events.push((0, Kind::Clone { child, kind: CloneKind::Vfork }));
+        events.extend(named(child, "interpreter"));
+        events.push((child, map(BASE, 100)));
+        events.extend((0..100).map(|page| (child, write(BASE + page))));
+        events.push((child, Kind::Exit { last: true }));
+    }
+    events.push((0, Kind::Exit { last: true }));
+    let report = advice(&made("starts", |_| {}, 0, &events).0, &[]);
+    let attempt = cause(&report, "fault")["attempt"].as_str().expect("a text");
+    assert!(
+        attempt.starts_with("start it less often: each of 20 starts makes 100 faults;"),
+        "{attempt}: {report:#}"
+    );
+}
