@@ -16,7 +16,7 @@
 use super::trace::{PackedEvent, PackedKind, Trace};
 use crate::linux::PAGE;
 use ptarmigan_trace::{AreaKind, CloneKind, FailedCall, Kind, MapFlags, Prot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
@@ -27,8 +27,22 @@ const RW: Prot = Prot(Prot::READ | Prot::WRITE);
 struct RecordedAreas {
     /// By their first page: the first page behind it, and its permissions.
     areas: BTreeMap<u64, (u64, Prot)>,
-    /// The start of the heap as recorded and as rounded, once it is known, and its recorded end.
-    heap: Option<(u64, u64, u64)>,
+    /// Once its start is known.
+    heap: Option<Heap>,
+}
+
+/// The heap, as recorded and as rounded.
+#[derive(Clone, Copy)]
+struct Heap {
+    recorded: Ends,
+    rounded: Ends,
+}
+
+/// A first page, and the first page behind.
+#[derive(Clone, Copy)]
+struct Ends {
+    start: u64,
+    end: u64,
 }
 
 impl RecordedAreas {
@@ -65,6 +79,17 @@ impl RecordedAreas {
         if !range.is_empty() {
             self.areas.insert(range.start, (range.end, prot));
         }
+    }
+
+    /// Returns the end of the areas that lie from the start of `range` on without a hole.
+    fn first_hole(&self, range: &Range<u64>) -> u64 {
+        let mut hole = range.start;
+        self.each(range, |part, _| {
+            if part.start == hole {
+                hole = part.end;
+            }
+        });
+        hole
     }
 
     /// Returns the permissions of all areas in `range`, if there are any.
@@ -210,15 +235,9 @@ impl Rounding {
             }
             Kind::Munmap { start, pages } => self.unmap(areas, &range(start, pages), each),
             Kind::Mprotect { start, pages, prot } => {
-                let changed = range(start, pages);
-                let mut parts = Vec::new();
-                areas.each(&changed, |part, _| parts.push(part));
-                parts.into_iter().for_each(|part| areas.insert(part, prot));
-                let rounded = self.within(areas, &changed);
-                if rounded.pages() > 0 {
-                    each(Kind::Mprotect { start: rounded.whole.start, pages: rounded.pages(), prot });
-                }
-                self.allow(areas, &rounded.shared, each);
+                self.mprotect(areas, range(start, pages), prot, each, |start, pages| {
+                    kind.with_range(start, pages)
+                });
             }
             Kind::Brk { end } => self.brk(areas, end, each),
             Kind::Mremap { from, old_pages, to, new_pages, keep } => {
@@ -239,7 +258,13 @@ impl Rounding {
                 let (start, pages) = match &mut call {
                     FailedCall::Lock { .. } => self.out(start, pages),
                     FailedCall::Madvise { advice, .. } => self.advised(areas, start, pages, *advice),
-                    FailedCall::Mprotect { .. } => self.reached(areas, start, pages),
+                    FailedCall::Mprotect { prot, .. } => {
+                        let prot = *prot;
+                        return self.mprotect(areas, range(start, pages), prot, each, |start, pages| {
+                            call.set_range(start, pages);
+                            Kind::Failed { errno, call }
+                        });
+                    }
                     FailedCall::Mremap { to, .. } => {
                         *to = self.down(*to);
                         self.reached(areas, start, pages)
@@ -292,7 +317,33 @@ impl Rounding {
         }
     }
 
-    /// Rounds the end of a heap that begins at `start`: a page that it shares is another area's.
+    /// As in the replay, permissions change up to the first hole: larger pages may hide it.
+    fn mprotect(
+        &self,
+        areas: &mut RecordedAreas,
+        range: Range<u64>,
+        prot: Prot,
+        each: &mut dyn FnMut(Kind),
+        mut make: impl FnMut(u64, u64) -> Kind,
+    ) {
+        let first = self.down(range.start);
+        let mut changed = range.start..areas.first_hole(&range);
+        if changed.is_empty() && areas.allowed(&(first..first + self.step)).is_none() {
+            // A stack may have grown to there. The replay knows.
+            changed = range;
+        } else {
+            let mut parts = Vec::new();
+            areas.each(&changed, |part, _| parts.push(part));
+            parts.into_iter().for_each(|part| areas.insert(part, prot));
+        }
+        let rounded = self.within(areas, &changed);
+        if rounded.pages() > 0 {
+            each(make(rounded.whole.start, rounded.pages()));
+        }
+        self.allow(areas, &rounded.shared, each);
+    }
+
+    /// Rounds the end of a heap that grows: a page that it shares is another area's.
     fn heap_end(&self, areas: &RecordedAreas, start: u64, end: u64) -> u64 {
         let page = self.down(end);
         let before = areas.allowed(&(page..start.min(end)));
@@ -301,33 +352,69 @@ impl Rounding {
     }
 
     fn brk(&self, areas: &mut RecordedAreas, end: u64, each: &mut dyn FnMut(Kind)) {
-        let Some((start, rounded_start, old_end)) = areas.heap else {
+        let Some(Heap { recorded, rounded }) = areas.heap else {
             let page = self.down(end);
             let shared = areas.allowed(&(page..page + self.step)).is_some();
-            let rounded = if shared { self.up(end) } else { page };
-            areas.heap = Some((end, rounded, end));
-            return each(Kind::Brk { end: rounded });
+            let start = if shared { self.up(end) } else { page };
+            let none = |start| Ends { start, end: start };
+            areas.heap = Some(Heap { recorded: none(end), rounded: none(start) });
+            return each(Kind::Brk { end: start });
         };
         // Refused: another area is in the way.
-        if end < start || areas.allowed(&(old_end..end)).is_some() {
+        if end < recorded.start || areas.allowed(&(recorded.end..end)).is_some() {
             return;
         }
-        areas.heap = Some((start, rounded_start, end));
-        areas.remove(&(end..old_end));
-        let rounded = self.heap_end(areas, start, end).max(rounded_start);
-        areas.insert(old_end.min(end)..end, RW);
-        each(Kind::Brk { end: rounded });
-        if end > old_end {
-            let shared = |page: &u64| *page < rounded_start || *page >= rounded;
-            let ends: Vec<u64> = [self.down(start), self.down(end - 1)].into_iter().filter(shared).collect();
-            self.allow(areas, &ends, each);
+        // Where the heap begins, where it ended and where it ends, it may share pages.
+        let whole = |page: u64| page..page + self.step;
+        let ends = BTreeSet::from([recorded.start, recorded.end, end].map(|end| self.down(end)));
+        let ends: Vec<_> = ends.into_iter().map(|page| (page, areas.allowed(&whole(page)))).collect();
+        let grows = end > recorded.end;
+        let new_end = if grows {
+            self.heap_end(areas, recorded.start, end).max(rounded.end)
+        } else {
+            areas.remove(&(end..recorded.end));
+            let last = self.down(end);
+            let kept = areas.allowed(&whole(last)).map_or(last, |_| self.up(end));
+            kept.min(rounded.end)
+        };
+        let new_end = new_end.max(rounded.start);
+        areas.insert(recorded.end.min(end)..end, RW);
+        areas.heap =
+            Some(Heap { recorded: Ends { end, ..recorded }, rounded: Ends { end: new_end, ..rounded } });
+        let new = rounded.end..new_end;
+        let gone = new_end..rounded.end;
+        for &(start, before) in &ends {
+            // It was another area's and becomes the heap's, which maps over nothing.
+            if before.is_some() && new.contains(&start) {
+                each(Kind::Munmap { start, pages: self.step });
+            }
+        }
+        each(Kind::Brk { end: new_end });
+        // Each of them is to be mapped if an area is in it.
+        for (start, before) in ends {
+            let now = match before {
+                _ if new.contains(&start) => Some(RW),
+                _ if gone.contains(&start) => None,
+                before => before,
+            };
+            let pages = self.step;
+            match (now, areas.allowed(&whole(start))) {
+                (None, Some(prot)) => {
+                    each(Kind::Mmap { start, pages, prot, flags: MapFlags(MapFlags::ANON) });
+                }
+                (Some(_), None) => each(Kind::Munmap { start, pages }),
+                (Some(now), Some(prot)) if grows && now != prot => {
+                    each(Kind::Mprotect { start, pages, prot });
+                }
+                _ => {}
+            }
         }
     }
 
     fn mremap(
         &self,
         areas: &mut RecordedAreas,
-        from: Range<u64>,
+        mut from: Range<u64>,
         to: Range<u64>,
         keep: bool,
         each: &mut dyn FnMut(Kind),
@@ -348,11 +435,22 @@ impl Rounding {
                 keep,
             });
         }
-        // As in the replay, gaps stay, and only a single area grows.
+        // As in the replay, a tail that does not move is unmapped first.
+        let kept = from.start.saturating_add(to.end - to.start);
+        if kept < from.end {
+            self.unmap(areas, &(kept..from.end), each);
+            from.end = kept;
+            if from.is_empty() {
+                return;
+            }
+        }
+        // As in the replay, gaps stay, and the last part grows. How many areas these parts are does
+        // not matter: Linux joins some that are several here.
         let mut parts = Vec::new();
         areas.each(&from, |part, prot| parts.push((part, prot)));
-        let single = parts.len() == 1 && parts[0].0 == from;
-        let grows = parts.len() == 1 && !keep && to.end - to.start > from.end - from.start;
+        let gapless = areas.first_hole(&from) == from.end;
+        let last = parts.len().saturating_sub(1);
+        let grows = !parts.is_empty() && !keep && to.end - to.start > from.end - from.start;
         let source = self.within(areas, &from).whole;
         if in_place {
             areas.remove(&from);
@@ -362,12 +460,12 @@ impl Rounding {
             areas.remove(&from);
         }
         let mut before = RecordedAreas::default();
-        if !single {
+        if !gapless {
             areas.each(&target.whole, |part, prot| before.insert(part, prot));
         }
-        for (part, prot) in &parts {
+        for (n, (part, prot)) in parts.iter().enumerate() {
             let (start, end) = (part.start - from.start + to.start, part.end - from.start + to.start);
-            areas.insert(start..if grows { to.end } else { end.min(to.end) }, *prot);
+            areas.insert(start..if grows && n == last { to.end } else { end }, *prot);
         }
         // Pages move that have their old and their new place for themselves.
         let (old, new) = (self.down(from.start), self.down(to.start));
@@ -376,7 +474,7 @@ impl Rounding {
         let start = there(source.start).max(target.whole.start);
         let end = there(source.end.max(source.start)).min(target.whole.end);
         let moved = start..end.max(start);
-        let grown = if grows && single && !moved.is_empty() && moved.end == there(source.end) {
+        let grown = if grows && gapless && !moved.is_empty() && moved.end == there(source.end) {
             target.whole.end
         } else {
             moved.end
@@ -409,7 +507,7 @@ impl Rounding {
         }
         // Others begin empty. Gaps between areas fall on other pages if the places differ within a
         // page.
-        let aligned = single || !grows && from.start - old == to.start - new;
+        let aligned = gapless || !grows && from.start - old == to.start - new;
         let page = |start: u64| start..start + self.step;
         for start in (target.whole.start..target.whole.end).step_by(self.step as usize) {
             let done = moved.start <= start && start < grown;
@@ -548,12 +646,106 @@ mod tests {
 
     #[test]
     fn a_heap_begins_behind_the_data_that_it_shares_a_page_with() {
-        let events = rounded(&[map(8, 1, RW), Kind::Brk { end: 10 }, Kind::Brk { end: 13 }]);
+        let events = rounded(&[map(8, 1, RX), Kind::Brk { end: 10 }, Kind::Brk { end: 13 }]);
         let brk = |end| Kind::Brk { end };
-        let protect = Kind::Mprotect { start: 8, pages: 4, prot: RW };
-        assert_eq!(events, [map(8, 4, RW), brk(12), brk(16), protect]);
+        let protect = Kind::Mprotect { start: 8, pages: 4, prot: Prot(RW.0 | RX.0) };
+        assert_eq!(events, [map(8, 4, RX), brk(12), brk(16), protect]);
         let alone = rounded(&[Kind::Brk { end: 10 }, Kind::Brk { end: 13 }]);
         assert_eq!(alone, [brk(8), brk(16)]);
+    }
+
+    #[test]
+    fn a_heap_that_shrinks_spares_the_page_of_another_area() {
+        let brk = |end| Kind::Brk { end };
+        let protect = Kind::Mprotect { start: 16, pages: 4, prot: RW };
+        let events = rounded(&[brk(8), brk(18), map(17, 7, RW), brk(12)]);
+        assert_eq!(events, [brk(8), brk(20), map(20, 4, RW), protect, brk(12), map(16, 4, RW)]);
+    }
+
+    #[test]
+    fn a_heap_that_shrinks_within_a_shared_page_keeps_it() {
+        let brk = |end| Kind::Brk { end };
+        let protect = Kind::Mprotect { start: 8, pages: 4, prot: RW };
+        let events = rounded(&[brk(8), brk(10), map(11, 5, RW), brk(9)]);
+        assert_eq!(events, [brk(8), brk(12), map(12, 4, RW), protect, brk(12)]);
+    }
+
+    #[test]
+    fn a_heap_grows_over_the_page_that_another_area_left() {
+        let brk = |end| Kind::Brk { end };
+        let gone = |start, pages| Kind::Munmap { start, pages };
+        let protect = |prot| Kind::Mprotect { start: 12, pages: 4, prot };
+        let events = rounded(&[brk(8), map(14, 2, RX), brk(13), gone(14, 2), brk(16)]);
+        let both = Prot(RW.0 | RX.0);
+        let wanted = [brk(8), map(12, 4, RX), brk(12), protect(both), gone(12, 4), brk(16)];
+        assert_eq!(events, wanted);
+    }
+
+    #[test]
+    fn a_heap_that_shrinks_takes_the_pages_that_others_left() {
+        let brk = |end| Kind::Brk { end };
+        let gone = |start, pages| Kind::Munmap { start, pages };
+        let events = rounded(&[map(8, 1, RW), brk(10), brk(11), gone(8, 1), brk(10)]);
+        assert_eq!(events, [map(8, 4, RW), brk(12), brk(12), brk(12), gone(8, 4)]);
+    }
+
+    #[test]
+    fn a_heap_grows_in_a_page_that_was_unmapped() {
+        let brk = |end| Kind::Brk { end };
+        let events = rounded(&[brk(8), brk(10), Kind::Munmap { start: 8, pages: 2 }, brk(11)]);
+        let gone = Kind::Munmap { start: 8, pages: 4 };
+        assert_eq!(events, [brk(8), brk(12), gone, brk(12), map(8, 4, RW)]);
+    }
+
+    #[test]
+    fn permissions_change_up_to_the_first_recorded_hole() {
+        let read = Prot(Prot::READ);
+        let protect = |start, pages, prot| Kind::Mprotect { start, pages, prot };
+        let failed = Kind::Failed {
+            errno: libc::ENOMEM as u8,
+            call: FailedCall::Mprotect { start: 8, pages: 8, prot: read },
+        };
+        let made = [map(8, 4, RW), map(12, 4, RW)];
+        for call in [failed, protect(8, 8, read)] {
+            let events = rounded(&[map(8, 2, RW), map(11, 5, RW), call]);
+            assert_eq!(events[..3], [made[0], made[1], protect(8, 4, RW)]);
+            assert_eq!(events[3..], [protect(8, 4, RW)]);
+        }
+        // A hole at its start: nothing changes.
+        let events = rounded(&[map(9, 7, RW), protect(8, 4, read), map(8, 1, read)]);
+        assert_eq!(events, [map(8, 8, RW), protect(8, 4, RW)]);
+    }
+
+    #[test]
+    fn a_tail_that_does_not_move_is_not_at_the_new_place() {
+        let moved =
+            |from, old_pages, to, new_pages| Kind::Mremap { from, old_pages, to, new_pages, keep: false };
+        let events = rounded(&[map(9, 3, RW), moved(7, 5, 39, 2)]);
+        let gone = Kind::Munmap { start: 8, pages: 4 };
+        // Of nothing, as recorded.
+        assert_eq!(events, [map(8, 4, RW), gone, moved(4, 8, 36, 8)]);
+    }
+
+    #[test]
+    fn areas_that_linux_has_joined_grow_as_one() {
+        let events = rounded(&[
+            map(8, 4, RW),
+            map(12, 4, RW),
+            Kind::Mremap { from: 8, old_pages: 8, to: 32, new_pages: 16, keep: false },
+            Kind::Munmap { start: 32, pages: 16 },
+        ]);
+        let moved =
+            |from, old_pages, to, new_pages| Kind::Mremap { from, old_pages, to, new_pages, keep: false };
+        let gone = |start, pages| Kind::Munmap { start, pages };
+        let wanted = [
+            map(8, 4, RW),
+            map(12, 4, RW),
+            moved(8, 8, 32, 8),
+            gone(40, 8),
+            moved(36, 4, 36, 12),
+            gone(32, 16),
+        ];
+        assert_eq!(events, wanted);
     }
 
     #[test]

@@ -328,14 +328,15 @@ fn mremap<F: Format, M: SpaceMachine>(
     let last = parts.len().saturating_sub(1);
     for (n, (piece, area)) in parts.iter().enumerate() {
         let start = piece.start - from.start + to.start;
-        // Only the last can grow, and only if it is the only one.
-        let end = if n == last && last == 0 && to.len() > from.len() { to.end } else { start + piece.len() };
+        // The last grows. Linux lets only one area grow: if there are several here, it had joined
+        // them.
+        let end = if n == last && to.len() > from.len() { to.end } else { start + piece.len() };
         space.mremap(*piece, VirtRange::new(start, end)?, keep)?;
         if keep {
             // All of the old area, however much of it has moved.
             space.retag_area(VirtAddr(piece.start), |old| old & !tags::LOCKS)?;
         }
-        if to.len() > from.len() && area.tag & tags::LOCKED != 0 {
+        if n == last && to.len() > from.len() && area.tag & tags::LOCKED != 0 {
             let grown = VirtRange::new(start + piece.len(), end)?;
             populate(space, grown, Extent::All)?;
         }
