@@ -67,6 +67,8 @@ pub struct ProgramFacts {
     pub cpu: (u64, u64),
     /// Switches to another task because of a wait.
     pub waits: u64,
+    /// Switches to another task that took the CPU.
+    pub preempted: u64,
     callers: HashMap<Cause, HashMap<Option<PlaceId>, u64>>,
 }
 
@@ -82,10 +84,12 @@ impl ProgramFacts {
     }
 
     /// Returns whether it waited about once for each fault, as with `userfaultfd`: another thread
-    /// brings the page, and waits for the next fault itself. The recording does not have that call.
+    /// brings the page, and waits for the next fault itself. A thread that is woken may take the
+    /// CPU from the other before that waits. The recording does not have that call.
     pub fn waits_for_pages(&self) -> bool {
-        let (waits, faults) = (self.waits as f64, self.faults as f64);
-        (faults * 0.75..=faults * 3.0).contains(&waits) && self.faults > 0
+        let [waits, preempted, faults] = [self.waits, self.preempted, self.faults].map(|n| n as f64);
+        let about_once = (faults * 0.75..=faults * 3.0).contains(&(waits + preempted));
+        about_once && waits >= faults / 2.0 && self.faults > 0
     }
 
     /// Returns whether it is a shell: by its name, or by its file if names were recorded. A script
@@ -370,9 +374,10 @@ impl Walk<'_> {
                     fork.1.ns = Some(ns);
                 }
             }
-            Note::Used { user, system, waits, .. } => {
+            Note::Used { user, system, waits, preempted, .. } => {
                 of.cpu = (of.cpu.0 + user, of.cpu.1 + system);
                 of.waits += u64::from(waits);
+                of.preempted += u64::from(preempted);
             }
             Note::Mapped { start, pages, object, name } => {
                 let name = name.map(|name| symbols.text(name).to_owned());
@@ -424,10 +429,12 @@ impl Walk<'_> {
                 mappings,
                 cpu,
                 waits,
+                preempted,
                 callers,
                 ..
             } = one.facts;
             sum.waits += waits;
+            sum.preempted += preempted;
             sum.starts += u64::from(one.started);
             let by_itself = one.starter > 0 && facts.of_number.get(one.starter as usize) == Some(&at);
             sum.starts_itself += u64::from(one.started && by_itself);

@@ -69,12 +69,18 @@ fn pages_that_came_without_faults_get_no_huge_pages() {
     let why = reason(&report, "huge-pages");
     assert!(why.starts_with("4 regions were full, but the pages came without faults"), "{why}");
     // A recording that knows of the waits alone.
-    let waits = Note::Used { user: 0, system: 0, minor: 0, major: 0, waits: 4 * 512, preempted: 0 };
-    let kinds_of = [map(BASE, 4 * HUGE)].into_iter().chain((0..4 * HUGE).map(|page| write(BASE + page)));
-    let report = advice(&trace("awaited", kinds_of.chain([Kind::Note(waits)])).0, &[]);
-    assert!(kinds(&report).is_empty(), "{report:#}");
-    let why = reason(&report, "huge-pages");
-    assert!(why.starts_with("4 regions were full, but the program waited about once for each"), "{why}");
+    let awaited = |waits, preempted| {
+        let used = Note::Used { user: 0, system: 0, minor: 0, major: 0, waits, preempted };
+        let kinds_of = [map(BASE, 4 * HUGE)].into_iter().chain((0..4 * HUGE).map(|page| write(BASE + page)));
+        advice(&trace(&format!("awaited{waits}"), kinds_of.chain([Kind::Note(used)])).0, &[])
+    };
+    for (waits, preempted) in [(4 * 512, 0), (3 * 480, 512)] {
+        let report = awaited(waits, preempted);
+        assert!(kinds(&report).is_empty(), "{report:#}");
+        let why = reason(&report, "huge-pages");
+        assert!(why.starts_with("4 regions were full, but the program waited about once for each"), "{why}");
+    }
+    assert_eq!(kinds(&awaited(512, 1536)), ["huge-pages"], "a busy machine is no other thread");
     // Populated memory has no faults to save.
     let flags = MapFlags(MapFlags::ANON | MapFlags::POPULATE);
     let populated = Kind::Mmap { start: BASE, pages: 4 * HUGE, prot: Prot(3), flags };
