@@ -25,6 +25,7 @@ mod prose;
 mod recorder;
 mod repository;
 mod rooms;
+mod script;
 mod test_names;
 mod tokens;
 mod units;

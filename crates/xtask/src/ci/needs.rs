@@ -1,7 +1,7 @@
 //! Looks for tools and rights, and installs tools that are missing, as root on Debian.
 use super::jobs::{Job, Need, Table};
+use crate::script::succeeds;
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 
 /// Needs that were looked for: the reason why one is missing, or `None`.
 #[derive(Default)]
@@ -53,13 +53,6 @@ impl Needs {
         let installed = succeeds(&script) && succeeds(have);
         (!installed).then(|| format!("{name} is missing, and this did not bring it: {}", script.trim()))
     }
-}
-
-fn succeeds(script: &str) -> bool {
-    let mut bash = Command::new("bash");
-    bash.args(["-c", script]).env("DEBIAN_FRONTEND", "noninteractive");
-    bash.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    bash.status().is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod table;
 
 use crate::outcome;
 use crate::recorder::Recorder;
+use crate::script::succeeds;
 use answer::{Answer, Document};
 use clap::{Args, ValueEnum};
 use ptarmigan_term::text::{Text, TextTable};
@@ -27,7 +28,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use table::{Case, Cases};
 
@@ -265,12 +266,6 @@ fn command(program: &[String], words: &[String]) -> Vec<String> {
         words.iter().cloned().partition(|word| word.contains('='));
     let env = (!variables.is_empty()).then(|| "env".to_owned());
     env.into_iter().chain(variables).chain(program.iter().cloned()).chain(arguments).collect()
-}
-
-fn succeeds(script: &str) -> bool {
-    let mut bash = Command::new("bash");
-    bash.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    bash.status().is_ok_and(|status| status.success())
 }
 
 /// Returns the output of a script.
