@@ -29,6 +29,7 @@
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check the work of the workers.
 //! * `passes` puts these together, and `report` prints the result.
+//! * `ranges` maps ranges of pages to values.
 //! * [`model`] has the costs of flushes, [`baseline`] the figures of earlier runs.
 pub mod account;
 mod arch;
@@ -50,6 +51,7 @@ mod passes;
 mod placed;
 mod platform;
 mod policy;
+mod ranges;
 mod report;
 mod setup;
 mod starts;
@@ -78,6 +80,7 @@ pub use observed::{
 pub use placed::{PlacedMachine, PlacedRun, PlacedTrace};
 pub use platform::{ReplayHost, WalkingMmu};
 pub use policy::{Choice, PolicyName};
+pub use ranges::RangeMap;
 pub use report::{LevelReport, TruthReport};
 pub use setup::SoloTrace;
 pub use workers::look::{Look, When};

@@ -15,8 +15,9 @@
 //! area than recorded.
 use super::trace::{PackedEvent, PackedKind, Trace};
 use crate::linux::PAGE;
+use crate::ranges::RangeMap;
 use ptarmigan_trace::{AreaKind, CloneKind, FailedCall, Kind, MapFlags, Prot};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
@@ -25,8 +26,8 @@ const RW: Prot = Prot(Prot::READ | Prot::WRITE);
 /// The areas of a space as recorded.
 #[derive(Clone, Default)]
 struct RecordedAreas {
-    /// By their first page: the first page behind it, and its permissions.
-    areas: BTreeMap<u64, (u64, Prot)>,
+    /// The permissions of each.
+    areas: RangeMap<Prot>,
     /// Once its start is known.
     heap: Option<Heap>,
 }
@@ -46,45 +47,10 @@ struct Ends {
 }
 
 impl RecordedAreas {
-    /// Calls `each` with the parts of areas in `range`.
-    fn each(&self, range: &Range<u64>, mut each: impl FnMut(Range<u64>, Prot)) {
-        let first = self.areas.range(..range.start).next_back().map_or(range.start, |(start, _)| *start);
-        for (start, (end, prot)) in self.areas.range(first..range.end.max(first)) {
-            let part = range.start.max(*start)..range.end.min(*end);
-            if !part.is_empty() {
-                each(part, *prot);
-            }
-        }
-    }
-
-    /// Removes areas from `range`.
-    fn remove(&mut self, range: &Range<u64>) {
-        let mut parts = Vec::new();
-        self.each(range, |part, _| parts.push(part));
-        for part in parts {
-            let Some((&start, &(end, prot))) = self.areas.range(..=part.start).next_back() else { continue };
-            self.areas.remove(&start);
-            if start < part.start {
-                self.areas.insert(start, (part.start, prot));
-            }
-            if part.end < end {
-                self.areas.insert(part.end, (end, prot));
-            }
-        }
-    }
-
-    /// Maps an area over whatever is there.
-    fn insert(&mut self, range: Range<u64>, prot: Prot) {
-        self.remove(&range);
-        if !range.is_empty() {
-            self.areas.insert(range.start, (range.end, prot));
-        }
-    }
-
     /// Returns the end of the areas that lie from the start of `range` on without a hole.
     fn first_hole(&self, range: &Range<u64>) -> u64 {
         let mut hole = range.start;
-        self.each(range, |part, _| {
+        self.areas.each(range, |part, _| {
             if part.start == hole {
                 hole = part.end;
             }
@@ -95,7 +61,7 @@ impl RecordedAreas {
     /// Returns the permissions of all areas in `range`, if there are any.
     fn allowed(&self, range: &Range<u64>) -> Option<Prot> {
         let mut all = None;
-        self.each(range, |_, prot| all = Some(Prot(prot.0 | all.map_or(0, |all: Prot| all.0))));
+        self.areas.each(range, |_, prot| all = Some(Prot(prot.0 | all.map_or(0, |all: Prot| all.0))));
         all
     }
 }
@@ -224,7 +190,7 @@ impl Rounding {
                 each(Kind::Exec { stack_end: first + pages, arg_pages });
             }
             Kind::Area { start, pages, prot, kind: AreaKind::Stack } => {
-                areas.insert(range(start, pages), prot);
+                areas.areas.insert(range(start, pages), prot);
                 let (start, pages) = self.out(start, pages);
                 each(kind.with_range(start, pages));
             }
@@ -302,7 +268,7 @@ impl Rounding {
         make: impl Fn(u64, u64) -> Kind,
     ) {
         let rounded = self.within(areas, &range);
-        areas.insert(range, prot);
+        areas.areas.insert(range, prot);
         if rounded.pages() > 0 {
             each(make(rounded.whole.start, rounded.pages()));
         }
@@ -310,7 +276,7 @@ impl Rounding {
     }
 
     fn unmap(&self, areas: &mut RecordedAreas, range: &Range<u64>, each: &mut dyn FnMut(Kind)) {
-        areas.remove(range);
+        areas.areas.remove(range);
         let rounded = self.within(areas, range);
         if rounded.pages() > 0 {
             each(Kind::Munmap { start: rounded.whole.start, pages: rounded.pages() });
@@ -333,8 +299,8 @@ impl Rounding {
             changed = range;
         } else {
             let mut parts = Vec::new();
-            areas.each(&changed, |part, _| parts.push(part));
-            parts.into_iter().for_each(|part| areas.insert(part, prot));
+            areas.areas.each(&changed, |part, _| parts.push(part));
+            parts.into_iter().for_each(|part| areas.areas.insert(part, prot));
         }
         let rounded = self.within(areas, &changed);
         if rounded.pages() > 0 {
@@ -372,13 +338,13 @@ impl Rounding {
         let new_end = if grows {
             self.heap_end(areas, recorded.start, end).max(rounded.end)
         } else {
-            areas.remove(&(end..recorded.end));
+            areas.areas.remove(&(end..recorded.end));
             let last = self.down(end);
             let kept = areas.allowed(&whole(last)).map_or(last, |_| self.up(end));
             kept.min(rounded.end)
         };
         let new_end = new_end.max(rounded.start);
-        areas.insert(recorded.end.min(end)..end, RW);
+        areas.areas.insert(recorded.end.min(end)..end, RW);
         areas.heap =
             Some(Heap { recorded: Ends { end, ..recorded }, rounded: Ends { end: new_end, ..rounded } });
         let new = rounded.end..new_end;
@@ -447,25 +413,25 @@ impl Rounding {
         // As in the replay, gaps stay, and the last part grows. How many areas these parts are does
         // not matter: Linux joins some that are several here.
         let mut parts = Vec::new();
-        areas.each(&from, |part, prot| parts.push((part, prot)));
+        areas.areas.each(&from, |part, prot| parts.push((part, prot)));
         let gapless = areas.first_hole(&from) == from.end;
         let last = parts.len().saturating_sub(1);
         let grows = !parts.is_empty() && !keep && to.end - to.start > from.end - from.start;
         let source = self.within(areas, &from).whole;
         if in_place {
-            areas.remove(&from);
+            areas.areas.remove(&from);
         }
         let target = self.within(areas, &to);
         if !keep {
-            areas.remove(&from);
+            areas.areas.remove(&from);
         }
         let mut before = RecordedAreas::default();
         if !gapless {
-            areas.each(&target.whole, |part, prot| before.insert(part, prot));
+            areas.areas.each(&target.whole, |part, prot| before.areas.insert(part, prot));
         }
         for (n, (part, prot)) in parts.iter().enumerate() {
             let (start, end) = (part.start - from.start + to.start, part.end - from.start + to.start);
-            areas.insert(start..if grows && n == last { to.end } else { end }, *prot);
+            areas.areas.insert(start..if grows && n == last { to.end } else { end }, *prot);
         }
         // Pages move that have their old and their new place for themselves.
         let (old, new) = (self.down(from.start), self.down(to.start));

@@ -5,7 +5,7 @@
 use super::edit::Edit;
 use super::seen::REGION;
 use super::zones::{Walk, Zone};
-use ptarmigan_replay::{PackedKind, Trace};
+use ptarmigan_replay::{PackedKind, RangeMap, Trace};
 use ptarmigan_trace::Kind;
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,8 +23,7 @@ pub struct Packed {
 /// Places for pages. Those of zones that have ended are used again.
 #[derive(Default)]
 struct Room {
-    /// Free ranges, by their first page: their length.
-    free: BTreeMap<u64, u64>,
+    free: RangeMap<()>,
     /// The first page after all that was ever in use.
     top: u64,
     /// Ranges in use, by the event that ends them.
@@ -36,39 +35,21 @@ impl Room {
     fn take(&mut self, pages: u64, begin: u32, end: Option<u32>) -> u64 {
         while let Some(first) = self.used.first_entry().filter(|first| first.key().0 <= begin) {
             let ((_, start), length) = first.remove_entry();
-            self.give_back(start, length);
+            self.free.join(start..start + length, (), |(), ()| ());
         }
-        let fits = self.free.iter().find(|(_, length)| **length >= pages);
-        let start = match fits.map(|(start, length)| (*start, *length)) {
-            Some((start, length)) => {
-                self.free.remove(&start);
-                if length > pages {
-                    self.free.insert(start + pages, length - pages);
-                }
-                start
-            }
+        let fits = self.free.iter().find(|(free, ())| free.end - free.start >= pages);
+        let start = match fits {
+            Some((free, ())) => free.start,
             None => {
                 self.top += pages;
                 self.top - pages
             }
         };
+        self.free.remove(&(start..start + pages));
         if let Some(end) = end {
             self.used.insert((end, start), pages);
         }
         start
-    }
-
-    fn give_back(&mut self, mut start: u64, mut length: u64) {
-        if let Some((&before, &pages)) =
-            self.free.range(..start).next_back().filter(|(at, n)| *at + *n == start)
-        {
-            self.free.remove(&before);
-            (start, length) = (before, length + pages);
-        }
-        if let Some(pages) = self.free.remove(&(start + length)) {
-            length += pages;
-        }
-        self.free.insert(start, length);
     }
 }
 

@@ -11,8 +11,9 @@
 //!   kept       mmap A   ─          mmap C at a fresh place        B lies in A: its pages are there
 //! ```
 use super::seen::REGION;
+use ptarmigan_replay::RangeMap;
 use ptarmigan_trace::Prot;
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Where ranges go whose place is taken: page number of address 2^45, far from stacks, heaps and
 /// libraries.
@@ -27,88 +28,63 @@ pub struct Place {
     pub pages: u64,
 }
 
-/// A range of the recording that lies elsewhere.
-#[derive(Clone, Copy, Debug)]
-struct Moved {
-    end: u64,
-    to: u64,
-}
-
-/// Memory that was given back, and is there.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    end: u64,
-    /// Its permissions, if they are the same everywhere.
-    prot: Option<Prot>,
-}
-
 /// The memory of one address space.
 #[derive(Clone, Default)]
 pub struct Pool {
-    /// By the first recorded page.
-    moved: BTreeMap<u64, Moved>,
-    /// The places of `moved`: from the first page to the one behind the last.
-    targets: BTreeMap<u64, u64>,
-    /// By the first page.
-    kept: BTreeMap<u64, Kept>,
+    /// Recorded ranges that lie elsewhere: the distance to there, which may wrap.
+    moved: RangeMap<u64>,
+    /// The places of `moved`.
+    targets: RangeMap<()>,
+    /// Memory that was given back and is there: its permissions, if they are the same everywhere.
+    kept: RangeMap<Option<Prot>>,
     /// How far fresh places are used.
     fresh: u64,
+}
+
+fn range(start: u64, pages: u64) -> Range<u64> {
+    start..start.saturating_add(pages)
+}
+
+fn shifted(range: &Range<u64>, by: u64) -> Range<u64> {
+    range.start.wrapping_add(by)..range.end.wrapping_add(by)
 }
 
 impl Pool {
     /// Returns where a recorded page lies.
     pub fn page(&self, page: u64) -> u64 {
-        match self.moved.range(..=page).next_back() {
-            Some((start, moved)) if page < moved.end => moved.to + (page - start),
-            _ => page,
-        }
+        page.wrapping_add(self.moved.around(page).map_or(0, |(_, by)| by))
     }
 
     /// Returns where a recorded range lies, piece by piece.
     pub fn places(&self, start: u64, pages: u64) -> Vec<Place> {
-        let (mut at, end) = (start, start.saturating_add(pages));
-        let mut places = Vec::new();
-        let first = self.moved.range(..=start).next_back().map_or(start, |(first, _)| *first);
-        for (&from, moved) in self.moved.range(first..end) {
-            let (from, to) = (from.max(at), moved.to + (from.max(at) - from));
-            if moved.end <= from {
-                continue;
-            }
-            if at < from {
-                places.push(Place { start: at, pages: from - at });
-            }
-            at = moved.end.min(end);
-            places.push(Place { start: to, pages: at - from });
-        }
-        if at < end {
-            places.push(Place { start: at, pages: end - at });
-        }
-        places
+        let whole = range(start, pages);
+        let (mut at, mut places) = (start, Vec::new());
+        self.moved.each(&whole, |part, by| {
+            places.extend([at..part.start, shifted(&part, by)]);
+            at = part.end;
+        });
+        places.push(at..whole.end);
+        let places = places.into_iter().filter(|place| !place.is_empty());
+        places.map(|place| Place { start: place.start, pages: place.end - place.start }).collect()
     }
 
     /// Places a new range in kept memory: where it was recorded if that is kept, else in the
     /// smallest kept range that is large enough. Returns the place, and the permissions of the
     /// memory if they are the same everywhere.
     pub fn reuse(&mut self, start: u64, pages: u64) -> Option<(u64, Option<Prot>)> {
-        let here = self.kept.range(..=start).next_back().filter(|(_, kept)| start + pages <= kept.end);
-        let fits = |(first, kept): &(&u64, &Kept)| kept.end - **first >= pages;
-        let (first, kept) = match here {
-            Some((first, kept)) => (*first, *kept),
+        let length = |range: &Range<u64>| range.end - range.start;
+        let here = self.kept.around(start).filter(|(kept, _)| start + pages <= kept.end);
+        let (at, prot) = match here {
+            Some((_, prot)) => (start, prot),
             None => {
-                let smallest =
-                    self.kept.iter().filter(fits).min_by_key(|(first, kept)| kept.end - **first)?;
-                (*smallest.0, *smallest.1)
+                let fits = self.kept.iter().filter(|(kept, _)| length(kept) >= pages);
+                let (smallest, prot) = fits.min_by_key(|(kept, _)| length(kept))?;
+                (smallest.start, prot)
             }
         };
-        let at = if (first..kept.end).contains(&start) && start + pages <= kept.end { start } else { first };
-        self.kept.remove(&first);
-        for (start, end) in [(first, at), (at + pages, kept.end)] {
-            if start < end {
-                self.kept.insert(start, Kept { end, ..kept });
-            }
-        }
+        self.kept.remove(&range(at, pages));
         self.lies(start, pages, at);
-        Some((at, kept.prot))
+        Some((at, prot))
     }
 
     /// Places a new range that no kept memory is for: where it was recorded, or at a fresh place if
@@ -132,83 +108,45 @@ impl Pool {
 
     /// Returns whether neither kept nor moved memory lies in a range.
     pub fn is_free(&self, start: u64, pages: u64) -> bool {
-        let end = start.saturating_add(pages);
-        let kept = self.kept.range(..end).next_back().is_some_and(|(_, kept)| kept.end > start);
-        let moved = self.targets.range(..end).next_back().is_some_and(|(_, last)| *last > start);
-        !kept && !moved
+        let range = range(start, pages);
+        self.kept.is_free(&range) && self.targets.is_free(&range)
     }
 
     /// Keeps a range that is given back.
     pub fn keep(&mut self, start: u64, pages: u64, prot: Option<Prot>) {
         for place in self.places(start, pages) {
-            let (mut first, mut kept) = (place.start, Kept { end: place.start + place.pages, prot });
-            let before = self.kept.range(..=first).next_back().map(|(at, kept)| (*at, *kept));
-            for (at, other) in before.into_iter().chain(self.kept.get(&kept.end).map(|k| (kept.end, *k))) {
-                if other.end < first || at > kept.end {
-                    continue;
-                }
-                self.kept.remove(&at);
-                (first, kept.end) = (first.min(at), kept.end.max(other.end));
-                kept.prot = kept.prot.filter(|prot| other.prot == Some(*prot));
-            }
-            self.kept.insert(first, kept);
+            let both = |a: Option<Prot>, b: Option<Prot>| a.filter(|_| a == b);
+            self.kept.join(range(place.start, place.pages), prot, both);
         }
         self.forget(start, pages);
     }
 
     /// Forgets a recorded range: it is unmapped, or lies where it was recorded from now on.
     pub fn forget(&mut self, start: u64, pages: u64) {
-        let end = start.saturating_add(pages);
-        let first = self.moved.range(..=start).next_back().map_or(start, |(first, _)| *first);
-        let hit: Vec<(u64, Moved)> = self
-            .moved
-            .range(first..end)
-            .filter(|(_, moved)| moved.end > start)
-            .map(|(from, moved)| (*from, *moved))
-            .collect();
-        for (from, moved) in hit {
-            self.moved.remove(&from);
-            self.targets.remove(&moved.to);
-            if from < start {
-                self.add(from, Moved { end: start, to: moved.to });
-            }
-            if end < moved.end {
-                self.add(end, Moved { end: moved.end, to: moved.to + (end - from) });
-            }
-        }
+        let range = range(start, pages);
+        let mut gone = Vec::new();
+        self.moved.each(&range, |part, by| gone.push(shifted(&part, by)));
+        gone.iter().for_each(|target| self.targets.remove(target));
+        self.moved.remove(&range);
     }
 
     /// Returns how many pages are kept for later mappings, touched or not.
     pub fn kept_pages(&self) -> u64 {
-        self.kept.iter().map(|(start, kept)| kept.end - start).sum()
+        self.kept.iter().map(|(kept, _)| kept.end - kept.start).sum()
     }
 
     /// Gives kept memory of a range up: something is mapped over it.
     pub fn evict(&mut self, start: u64, pages: u64) {
-        let end = start.saturating_add(pages);
-        let hit: Vec<(u64, Kept)> =
-            self.kept.range(..end).filter(|(_, kept)| kept.end > start).map(|(at, k)| (*at, *k)).collect();
-        for (at, kept) in hit {
-            self.kept.remove(&at);
-            for (from, to) in [(at, start.min(kept.end)), (end.max(at), kept.end)] {
-                if from < to {
-                    self.kept.insert(from, Kept { end: to, ..kept });
-                }
-            }
-        }
+        self.kept.remove(&range(start, pages));
     }
 
     /// A recorded range lies at a place from now on.
     pub fn lies(&mut self, start: u64, pages: u64, at: u64) {
         self.forget(start, pages);
         if at != start {
-            self.add(start, Moved { end: start + pages, to: at });
+            self.targets.insert(range(at, pages), ());
+            self.moved.insert(range(start, pages), at.wrapping_sub(start));
         }
-    }
-
-    fn add(&mut self, start: u64, moved: Moved) {
-        self.targets.insert(moved.to, moved.to + (moved.end - start));
-        self.moved.insert(start, moved);
     }
 }
 

@@ -12,7 +12,7 @@
 //! * It is the stack of a thread, which the C library maps.
 //! * The dynamic loader has mapped it: before it unmapped its cache of libraries, a file.
 use super::seen::{PAGE, REGION, RegionPages};
-use ptarmigan_replay::{PackedEvent, PackedKind, Tasks, Trace};
+use ptarmigan_replay::{PackedEvent, PackedKind, RangeMap, Tasks, Trace};
 use ptarmigan_trace::{CloneKind, FaultFlags, Kind, Locking, MapFlags};
 use std::collections::{BTreeMap, HashMap};
 
@@ -71,8 +71,8 @@ pub struct Zones {
 struct Space {
     /// Tasks that use it.
     tasks: u32,
-    /// Parts of zones, by their first page: the first page after it, and the zone.
-    parts: BTreeMap<u64, (u64, u32)>,
+    /// Parts of zones: the zone of each.
+    parts: RangeMap<u32>,
     /// First pages of files that were mapped while the loader runs; `None` after that.
     files: Option<Vec<u64>>,
     heap: Option<u64>,
@@ -116,17 +116,13 @@ impl<'t> Walk<'t> {
     /// the first page after it, and the zone.
     pub fn parts(&self, task: u32, start: u64, end: u64, mut each: impl FnMut(u64, u64, u32)) {
         let parts = &self.spaces[self.space_of[task as usize]].parts;
-        let before = parts.range(..start).next_back().filter(|(_, (to, _))| *to > start);
-        for (&from, &(to, zone)) in before.into_iter().chain(parts.range(start..end)) {
-            each(from.max(start), to.min(end), zone);
-        }
+        parts.each(&(start..end), |part, zone| each(part.start, part.end, zone));
     }
 
     /// Returns the zone of a page.
     pub fn zone(&self, task: u32, page: u64) -> Option<u32> {
-        let mut found = None;
-        self.parts(task, page, page + 1, |_, _, zone| found = Some(zone));
-        found
+        let parts = &self.spaces[self.space_of[task as usize]].parts;
+        parts.around(page).map(|(_, zone)| zone)
     }
 
     /// Follows a step. `event` is its number.
@@ -138,8 +134,8 @@ impl<'t> Walk<'t> {
         match self.trace.rare[rare as usize] {
             Kind::Clone { child, kind: CloneKind::Fork } => {
                 let copy = Space { tasks: 1, last: None, ..self.spaces[space].clone() };
-                for (_, zone) in copy.parts.values() {
-                    self.found.zones[*zone as usize].forked = true;
+                for (_, zone) in copy.parts.iter() {
+                    self.found.zones[zone as usize].forked = true;
                 }
                 self.space_of[child as usize] = self.spaces.len();
                 self.spaces.push(copy);
@@ -233,7 +229,7 @@ impl<'t> Walk<'t> {
         let Some(zone) = zone.filter(|_| start < end) else { return };
         let number = self.found.zones.len() as u32;
         self.found.zones.push(zone);
-        self.spaces[space].parts.insert(start, (end, number));
+        self.spaces[space].parts.insert(start..end, number);
         self.spaces[space].last = Some((task, number));
     }
 
@@ -247,22 +243,14 @@ impl<'t> Walk<'t> {
     /// Takes a range from the zones of a space.
     fn cut(&mut self, space: usize, start: u64, end: u64, event: u32) {
         let parts = &mut self.spaces[space].parts;
-        let before = parts.range(..start).next_back().filter(|(_, (to, _))| *to > start);
-        let first = before.map_or(start, |(from, _)| *from);
-        let hit: Vec<(u64, u64, u32)> =
-            parts.range(first..end).map(|(from, (to, zone))| (*from, *to, *zone)).collect();
-        for (from, to, number) in hit {
-            parts.remove(&from);
-            if from < start {
-                parts.insert(from, (start, number));
-            }
-            if end < to {
-                parts.insert(end, (to, number));
-            }
+        let mut gone = Vec::new();
+        parts.each(&(start..end), |part, number| gone.push((part, number)));
+        parts.remove(&(start..end));
+        for (part, number) in gone {
             let zone = &mut self.found.zones[number as usize];
             // Copies that forks have made do not count.
             if zone.space == space {
-                zone.left -= to.min(end) - from.max(start);
+                zone.left -= part.end - part.start;
                 if zone.left == 0 {
                     zone.end = Some(event);
                     self.ended.push(number);
