@@ -3,7 +3,7 @@
 //! All addresses and lengths are in pages of `Header::page_shift`, 4 KiB on x86-64. A page number
 //! is a virtual address shifted right.
 
-use crate::note::{Cause, Note};
+use crate::note::{Call, Cause, Note};
 use crate::symbols::{PlaceId, Text};
 use crate::wire::{
     ABSOLUTE, BYTE, Bad, Child, Delta, FLAG, Known, Length, Page, Plain, RANGE, Range, Sink, Source, Variant,
@@ -603,6 +603,27 @@ impl Kind {
             Self::Note(note) => note.code(),
             kind => kind.row().0,
         }
+    }
+
+    /// Returns the call that the event is of, as times and callers name it. `None` for faults,
+    /// notes and facts that no call of the task has made.
+    #[must_use]
+    pub const fn call(&self) -> Option<Call> {
+        Some(match self {
+            Self::Clone { kind: CloneKind::Fork, .. } => Call::Fork,
+            Self::Clone { kind: CloneKind::Vfork, .. } => Call::Vfork,
+            Self::Clone { kind: CloneKind::Share, .. } => Call::Clone,
+            Self::Exec { .. } => Call::Exec,
+            Self::Exit { .. } => Call::Exit,
+            Self::Mmap { .. } => Call::Mmap,
+            Self::Munmap { .. } => Call::Munmap,
+            Self::Brk { .. } => Call::Brk,
+            Self::Mremap { .. } => Call::Mremap,
+            Self::Mprotect { .. } => Call::Mprotect,
+            Self::Madvise { .. } => Call::Madvise,
+            Self::Lock { .. } | Self::LockAll { .. } => Call::Lock,
+            _ => return None,
+        })
     }
 
     /// Returns the first page and the length of the range that the event names; of `mremap` the old

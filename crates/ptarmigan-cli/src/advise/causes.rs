@@ -3,9 +3,9 @@
 //!
 //! # Why
 //!
-//! A finder that finds nothing knows nothing of the program. So where no advice was found, the
+//! A finder without a find does not know the program. So where no advice was found, the
 //! report names the largest causes, and something to try. Advice about a small cause is no
-//! help either while a larger one has none: see `rank`.
+//! help either while a larger one has no advice: see `rank`.
 //!
 //! # Times
 //!
@@ -26,7 +26,7 @@ const LONG: f64 = 0.001;
 /// The part of the CPU time below which nothing would help, and of all causes below which one is
 /// not told.
 const LITTLE: f64 = 0.01;
-/// The part of the processes whose CPU time must be known to say so.
+/// The part of the processes that must have a known CPU time for that.
 const KNOWN: f64 = 0.9;
 /// The causes that are told.
 const TOLD: usize = 3;
@@ -151,24 +151,6 @@ struct Counts {
     regions: HashMap<(u32, u64), u64>,
 }
 
-/// Returns the call of an event.
-fn call_of(kind: &Kind) -> Option<Call> {
-    Some(match kind {
-        Kind::Clone { kind: CloneKind::Fork, .. } => Call::Fork,
-        Kind::Clone { kind: CloneKind::Share, .. } => Call::Clone,
-        Kind::Exec { .. } => Call::Exec,
-        Kind::Exit { .. } => Call::Exit,
-        Kind::Mmap { .. } => Call::Mmap,
-        Kind::Munmap { .. } => Call::Munmap,
-        Kind::Brk { .. } => Call::Brk,
-        Kind::Mremap { .. } => Call::Mremap,
-        Kind::Mprotect { .. } => Call::Mprotect,
-        Kind::Madvise { .. } => Call::Madvise,
-        Kind::Lock { .. } | Kind::LockAll { .. } => Call::Lock,
-        _ => return None,
-    })
-}
-
 /// Counts by program, as an index of [`Facts::programs`].
 fn counts(trace: &Trace, facts: &Facts) -> Vec<Counts> {
     let mut counts: Vec<Counts> = facts.programs.iter().map(|_| Counts::default()).collect();
@@ -207,7 +189,8 @@ fn counts(trace: &Trace, facts: &Facts) -> Vec<Counts> {
                     Kind::Mprotect { pages, .. } => of.protected += pages,
                     _ => {}
                 }
-                if let Some(call) = call_of(&kind) {
+                // The time of a vfork is its child's, up to the execve.
+                if let Some(call) = kind.call().filter(|call| *call != Call::Vfork) {
                     *of.calls.entry(call).or_default() += 1;
                 }
                 if let Kind::Exit { .. } = kind
@@ -255,7 +238,7 @@ impl Causes {
                     function: function(trace, facts, index, Cause::Call(call)),
                     longest_clock_seconds: longest.filter(|_| call != Call::Exit),
                     copies: 0,
-                    // Of few of them nothing follows.
+                    // Few of them do not tell the work of the program.
                     only_end: if only_end * 2 >= count { only_end } else { 0 },
                     pages_each: pages,
                     attempt: attempt(call, only_end * 2 >= count, pages).to_owned(),
@@ -267,14 +250,14 @@ impl Causes {
         Causes { all, hardly_any: hardly_any(&total), fault_seconds, timed: facts.timed }
     }
 
-    /// Returns the seconds of all causes of these kinds; 0 if none is known.
+    /// Returns the seconds of all causes of these kinds; 0 if they are not known.
     pub fn seconds(&self, kinds: &[&str]) -> f64 {
         let of = self.all.iter().filter(|cause| kinds.contains(&cause.kind));
         of.filter_map(|cause| cause.seconds).sum()
     }
 
-    /// Returns the kind with most time that is none of these, all programs together, with its count
-    /// and seconds. `None` if times are not known.
+    /// Returns the kind with most time beside these, all programs together, with its count and
+    /// seconds. `None` if times are not known.
     pub fn largest_but(&self, kinds: &[&str]) -> Option<(&'static str, u64, f64)> {
         if !self.timed || self.fault_seconds.is_none() {
             return None;
@@ -372,14 +355,14 @@ fn cause_of_faults(
 }
 
 /// Returns something to try about calls. `end`: most children start no program. `pages` are
-/// those that a call changes on average.
+/// the pages that a call changes on average.
 fn attempt(call: Call, end: bool, pages: u64) -> &'static str {
     match call {
-        Call::Fork | Call::Vfork if end => {
+        Call::Fork if end => {
             "let one child do more, or do its work in the parent (in a shell: a builtin without $( ) or a \
              pipe, such as printf -v)"
         }
-        Call::Fork | Call::Vfork => {
+        Call::Fork => {
             "start programs by posix_spawn, fork from a smaller process, or keep children for more work"
         }
         Call::Clone => {

@@ -12,10 +12,10 @@
 //!   kept       mmap A   800 faults   ─          ─        ─            ─
 //! ```
 //!
-//! Only private memory without a file is kept, and only if a call gives up a page of it: nothing is
-//! won by other memory. A fork takes a pool's pages away from both sides, since each has to copy
-//! pages that it writes. A page that was only read is one of zeroes: its first write is a fault in
-//! either case.
+//! Only private memory without a file is kept, and only if a call gives up a page of it: other
+//! memory has no faults to save. A fork takes a pool's pages away from both sides, since each has
+//! to copy pages that it writes. A page that was only read is one of zeroes: its first write is a
+//! fault in either case.
 use super::edit::Edit;
 use super::page_set::PageSet;
 use super::pool::{Place, Pool};
@@ -24,6 +24,7 @@ use ptarmigan::space::{Area, AreaFlags};
 use ptarmigan_replay::{PackedKind, Trace, When};
 use ptarmigan_trace::{Call, FaultFlags, Kind, MapFlags, Prot};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 /// The deed of a program that keeps its memory, instead of a recorded one.
 enum Change {
@@ -31,11 +32,11 @@ enum Change {
     NoFault,
     /// The page lies elsewhere.
     Fault(u64),
-    /// Other calls, or none.
+    /// Other calls; an empty list leaves the recorded one out.
     Calls(Vec<Kind>),
 }
 
-/// An event that is another one, or none, in a program that keeps its memory.
+/// An event that differs, or is left out, in a program that keeps its memory.
 struct Changed {
     event: u32,
     program: u32,
@@ -44,7 +45,7 @@ struct Changed {
 
 /// The saving of one program, from its start to its end.
 #[derive(Clone, Debug, Default)]
-pub struct Comes {
+pub struct ChurnSaving {
     /// Faults on pages that were given back.
     pub faults: u64,
     /// Of these, faults of the heap that `brk` grows.
@@ -65,7 +66,7 @@ pub struct Comes {
 
 /// Files and shared memory that a program unmaps and maps again, maybe another part of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Again {
+pub struct Remapped {
     /// Mappings of a length that was unmapped before.
     pub times: u64,
     /// The first page of one of them.
@@ -115,9 +116,9 @@ pub struct Churn {
     spaces: HashMap<u32, SpaceMemory>,
     changes: Vec<Changed>,
     /// By the number of the program.
-    pub programs: HashMap<u32, Comes>,
+    pub programs: HashMap<u32, ChurnSaving>,
     /// Files and shared memory that are mapped again, by the number of the program.
-    pub again: HashMap<u32, Again>,
+    pub again: HashMap<u32, Remapped>,
     /// Programs that move memory in a way that is not followed.
     lost: HashSet<u32>,
     /// Private pages as recorded.
@@ -126,9 +127,9 @@ pub struct Churn {
     pub kept: Peak,
 }
 
-impl Comes {
+impl ChurnSaving {
     /// Adds the savings of another run of the same program.
-    pub fn add(&mut self, other: &Comes) {
+    pub fn add(&mut self, other: &ChurnSaving) {
         self.faults += other.faults;
         self.in_heap += other.in_heap;
         self.longest = self.longest.max(other.longest);
@@ -264,13 +265,9 @@ impl Churn {
         if private && flags.0 & FaultFlags::REFUSED == 0 {
             let write = flags.may_write(self.access_unknown);
             let spared = memory.comes_back(page, write);
-            self.recorded.change(u64::from(memory.touched.add(page)), 0);
-            self.kept.change(u64::from(memory.there.add(at)), 0);
-            if write {
-                memory.written.add(page);
-            }
+            let in_heap = memory.heap.is_some_and(|heap| (heap.start..heap.end).contains(&page));
+            self.arrive(seen.space, page..page + 1, write);
             if spared {
-                let in_heap = memory.heap.is_some_and(|heap| (heap.start..heap.end).contains(&page));
                 let comes = self.programs.entry(seen.program).or_default();
                 (comes.faults, comes.in_heap) = (comes.faults + 1, comes.in_heap + u64::from(in_heap));
                 return self.change(seen, Change::NoFault);
@@ -281,15 +278,28 @@ impl Churn {
         }
     }
 
-    fn change(&mut self, seen: &SpaceOperation<'_>, to: Change) {
-        self.changes.push(Changed { event: seen.event, program: seen.program, to });
+    /// Pages of a recorded range are there from now on.
+    fn arrive(&mut self, space: u32, pages: Range<u64>, written: bool) {
+        let memory = self.spaces.entry(space).or_default();
+        for page in pages {
+            let at = memory.pool.page(page);
+            self.recorded.change(u64::from(memory.touched.add(page)), 0);
+            self.kept.change(u64::from(memory.there.add(at)), 0);
+            if written {
+                memory.written.add(page);
+            }
+        }
     }
 
-    /// Makes other calls than a recorded one, if they are others.
-    fn instead(&mut self, seen: &SpaceOperation<'_>, kind: &Kind, calls: Vec<Kind>) {
-        if calls != [*kind] {
-            self.change(seen, Change::Calls(calls));
-        }
+    /// Pages of a recorded range go for good.
+    fn lose(&mut self, space: u32, start: u64, pages: u64) {
+        let (gone, lost) = self.spaces.entry(space).or_default().lose(start, pages);
+        self.recorded.change(0, gone);
+        self.kept.change(0, lost);
+    }
+
+    fn change(&mut self, seen: &SpaceOperation<'_>, to: Change) {
+        self.changes.push(Changed { event: seen.event, program: seen.program, to });
     }
 
     /// A call gives a range up. Memory that can be kept is; the rest goes. Returns the calls that
@@ -321,12 +331,10 @@ impl Churn {
                 *memory.unmapped.entry(part.pages).or_default() += 1;
             }
             let places = memory.pool.places(part.start, part.pages);
-            let (gone, lost) = memory.lose(part.start, part.pages);
+            self.lose(seen.space, part.start, part.pages);
             if unmaps {
-                memory.pool.forget(part.start, part.pages);
+                self.spaces.entry(seen.space).or_default().pool.forget(part.start, part.pages);
             }
-            self.recorded.change(0, gone);
-            self.kept.change(0, lost);
             calls.extend(places.into_iter().map(|place| kind.with_range(place.start, place.pages)));
         }
         if kept > 0 {
@@ -352,15 +360,17 @@ impl Churn {
                 self.found(seen, start, pages, flags);
                 self.followed(seen.space, kind)
             }
-            // A new program has nothing to follow yet.
+            // A new program has its areas where they were recorded.
             Kind::Area { .. } => return,
             _ => self.followed(seen.space, kind),
         };
-        if calls.is_empty() {
+        if let (true, Some(call)) = (calls.is_empty(), kind.call()) {
             let comes = self.programs.entry(seen.program).or_default();
-            *comes.calls.entry(call_of(kind)).or_default() += 1;
+            *comes.calls.entry(call).or_default() += 1;
         }
-        self.instead(seen, kind, calls);
+        if calls != [*kind] {
+            self.change(seen, Change::Calls(calls));
+        }
     }
 
     /// Returns a call on the places of its range.
@@ -410,7 +420,7 @@ impl Churn {
         let over = seen.look.area(start << PAGE).is_some();
         let protect = |place: Place| Kind::Mprotect { start: place.start, pages: place.pages, prot: wanted };
         if over {
-            // It takes the place of other memory, whose pages go, or stay for the new one.
+            // It takes the place of other memory. Its pages go, or stay for the new one.
             let left = match fit {
                 true => self.give_up(seen, kind, false),
                 false => vec![*kind],
@@ -420,10 +430,8 @@ impl Churn {
             if left.is_empty() {
                 return places.into_iter().map(protect).collect();
             }
-            let (gone, lost) = memory.lose(start, pages);
-            self.recorded.change(0, gone);
-            self.kept.change(0, lost);
             places.iter().for_each(|place| memory.pool.evict(place.start, place.pages));
+            self.lose(seen.space, start, pages);
             return places.into_iter().map(|place| kind.with_range(place.start, place.pages)).collect();
         }
         let memory = self.spaces.entry(seen.space).or_default();
@@ -439,17 +447,13 @@ impl Churn {
             && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
         {
             *left -= 1;
-            let again = self.again.entry(seen.program).or_insert(Again { times: 0, start, pages });
+            let again = self.again.entry(seen.program).or_insert(Remapped { times: 0, start, pages });
             again.times += 1;
             again.pages = again.pages.min(pages);
         }
         let at = memory.pool.place(start, pages);
         if fit && has(MapFlags::POPULATE) && !has(MapFlags::LATER) {
-            for page in start..start + pages {
-                memory.written.add(page);
-                self.recorded.change(u64::from(memory.touched.add(page)), 0);
-                self.kept.change(u64::from(memory.there.add(at + (page - start))), 0);
-            }
+            self.arrive(seen.space, start..start + pages, true);
         }
         vec![kind.with_range(at, pages)]
     }
@@ -464,12 +468,8 @@ impl Churn {
             return vec![*kind];
         };
         let stay = old_pages.min(new_pages);
-        let (gone, lost) = match new_pages < old_pages {
-            true => memory.lose(from + new_pages, old_pages - new_pages),
-            false => (0, 0),
-        };
-        self.recorded.change(0, gone);
-        self.kept.change(0, lost);
+        self.lose(seen.space, from + stay, old_pages - stay);
+        let memory = self.spaces.entry(seen.space).or_default();
         let grown = old_pages..new_pages;
         let in_place = to == from && !keep && old_pages > 0;
         let fits = in_place
@@ -503,21 +503,13 @@ impl Churn {
         if flags == FaultFlags::WAITING || !seen.look.area(start << PAGE).is_some_and(|area| keeps(&area)) {
             return;
         }
-        let memory = self.spaces.entry(seen.space).or_default();
-        for page in start..start + pages {
-            let at = memory.pool.page(page);
-            if flags.0 & FaultFlags::WRITE != 0 {
-                memory.written.add(page);
-            }
-            self.recorded.change(u64::from(memory.touched.add(page)), 0);
-            self.kept.change(u64::from(memory.there.add(at)), 0);
-        }
+        self.arrive(seen.space, start..start + pages, flags.0 & FaultFlags::WRITE != 0);
     }
 
     /// Returns the faults that come back, the calls that are not needed, and the mappings made
     /// again, by the number of the program.
     pub fn cases(&self) -> impl Iterator<Item = (u32, u64)> {
-        let comes = |comes: &Comes| comes.faults + comes.calls.values().sum::<u64>();
+        let comes = |comes: &ChurnSaving| comes.faults + comes.calls.values().sum::<u64>();
         let programs = self.programs.iter().map(move |(number, one)| (*number, comes(one)));
         programs.chain(self.again.iter().map(|(number, again)| (*number, again.times)))
     }
@@ -547,7 +539,7 @@ impl Churn {
     }
 }
 
-/// Joins calls whose ranges follow each other.
+/// Joins calls on ranges that follow each other.
 fn join(calls: Vec<Kind>) -> Vec<Kind> {
     let mut joined: Vec<Kind> = Vec::new();
     for call in calls {
@@ -562,14 +554,4 @@ fn join(calls: Vec<Kind>) -> Vec<Kind> {
         }
     }
     joined
-}
-
-/// Returns the call that is timed for an event.
-fn call_of(kind: &Kind) -> Call {
-    match kind {
-        Kind::Mmap { .. } => Call::Mmap,
-        Kind::Munmap { .. } => Call::Munmap,
-        Kind::Brk { .. } => Call::Brk,
-        _ => Call::Madvise,
-    }
 }

@@ -1,6 +1,6 @@
 //! Advice on memory that a program gives back and takes again.
 use super::super::super::advice::{Details, Verdict};
-use super::super::churn::{Again, Churn, Comes};
+use super::super::churn::{Churn, ChurnSaving, Remapped};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::switches::{self, Returning};
@@ -25,7 +25,7 @@ impl Look<'_> {
     /// If a replay cannot be set up, or memory runs out.
     pub fn churn(&self, found: &Churn) -> Result<Verdict, Failure> {
         let kind = CHURN;
-        let mut programs: BTreeMap<usize, Comes> = BTreeMap::new();
+        let mut programs: BTreeMap<usize, ChurnSaving> = BTreeMap::new();
         for (number, comes) in &found.programs {
             if found.is_followed(*number) {
                 programs.entry(self.facts.program(*number)).or_default().add(comes);
@@ -47,7 +47,7 @@ impl Look<'_> {
         }
         // Where no page comes back, it is the calls that are too many.
         let back: u64 = programs.values().map(|comes| comes.faults).sum();
-        let count = |comes: &Comes| if back > 0 { comes.faults } else { comes.calls.values().sum() };
+        let count = |comes: &ChurnSaving| if back > 0 { comes.faults } else { comes.calls.values().sum() };
         let shares = self.shares(programs.iter().map(|(program, comes)| (*program, count(comes), None)));
         let (most, kept) = (found.recorded.most << PAGE, found.kept.most << PAGE);
         // Calls alone are no reason to keep memory that nobody needs again.
@@ -112,7 +112,9 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs: shares, caller, ..Details::default() },
             seconds: Some(seconds).filter(|_| self.facts.timed),
+            seconds_of: None,
             raises_peak: true,
+            tables_made_again: false,
         })
     }
 
@@ -121,14 +123,14 @@ impl Look<'_> {
     /// # Errors
     /// If a replay cannot be set up, or memory runs out.
     pub fn mapped_again(&self, found: &Churn) -> Result<Option<Verdict>, Failure> {
-        let mut counts: BTreeMap<usize, (u64, u32, Again)> = BTreeMap::new();
+        let mut counts: BTreeMap<usize, (u64, u32, Remapped)> = BTreeMap::new();
         for (number, again) in &found.again {
             let of = counts.entry(self.facts.program(*number)).or_insert((0, *number, *again));
             of.0 += again.times;
         }
         let seconds = |program: usize, times: u64| {
             let calls = BTreeMap::from([(Call::Mmap, times), (Call::Munmap, times)]);
-            self.call_seconds(program, &Comes { calls, ..Comes::default() })
+            self.call_seconds(program, &ChurnSaving { calls, ..ChurnSaving::default() })
         };
         counts
             .retain(|program, (times, ..)| self.is_users(*program) && self.counts(seconds(*program, *times)));
@@ -160,13 +162,15 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs: shares, caller, ..Details::default() },
             seconds: Some(all),
+            seconds_of: None,
             raises_peak: true,
+            tables_made_again: false,
         })
         .map(Some)
     }
 
     /// Returns the seconds of the calls that a program does not make if it keeps its memory.
-    fn call_seconds(&self, program: usize, comes: &Comes) -> f64 {
+    fn call_seconds(&self, program: usize, comes: &ChurnSaving) -> f64 {
         let timed = &self.facts.programs[program].calls;
         let of = |(call, n): (&Call, &u64)| {
             let time = timed.get(call).copied().unwrap_or_default();
@@ -175,7 +179,7 @@ impl Look<'_> {
         comes.calls.iter().map(of).sum()
     }
 
-    fn how_to_keep(&self, program: usize, comes: &Comes) -> String {
+    fn how_to_keep(&self, program: usize, comes: &ChurnSaving) -> String {
         let brks = comes.calls.get(&Call::Brk).copied().unwrap_or_default();
         let heap = comes.in_heap * 2 > comes.faults || comes.taken == 0 && brks > 0;
         let most = |part: u64| !heap && part * 2 > comes.taken;
