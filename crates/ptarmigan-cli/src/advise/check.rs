@@ -11,7 +11,7 @@
 //!
 //! A figure that fell nevertheless fell by another piece. Pieces that were carried out and save the
 //! same figure are judged together: between the largest saving of them and the sum, as savings may
-//! overlap. A figure that the others explain says nothing of a piece.
+//! overlap. A figure that the others explain does not judge a piece.
 use super::advice::{Advice, Verdict};
 use super::expect::{Expect, Figure};
 use super::facts::{Facts, ProgramFacts};
@@ -126,8 +126,9 @@ pub struct After {
 impl After {
     /// Replays the second recording.
     ///
-    /// # Errors If it is of another machine than the first, has no program of a name that is given,
-    /// or cannot be replayed.
+    /// # Errors
+    /// If it is of another machine than the first, has no program of a name that is given, or
+    /// cannot be replayed.
     pub fn new(
         trace: Trace,
         before: &Trace,
@@ -452,7 +453,7 @@ mod tests {
     #[test]
     fn a_figure_that_a_larger_piece_explains_says_nothing() {
         let near = |a: Option<f64>, b: f64| assert!((a.unwrap() - b).abs() < 1e-9, "{a:?} {b}");
-        // The larger one is judged with the smaller one, which says nothing by itself.
+        // The larger one is judged with the smaller one, which is not judged by itself.
         near(judge(10_000.0, &[150.0], 10_100.0), 0.0);
         assert_eq!(judge(150.0, &[10_000.0], 10_100.0), None);
         assert_eq!(judge(150.0, &[10_000.0], 5_000.0), None);

@@ -89,7 +89,7 @@ pub struct Saved {
     pub cause_shares: BTreeMap<&'static str, f64>,
 }
 
-/// The sentence of savings that are none.
+/// The sentence for a change without savings.
 pub const NOTHING: &str = "Saves nothing.";
 
 /// The least part of a figure that counts as a saving.
@@ -184,8 +184,8 @@ impl Saved {
         (less, more)
     }
 
-    /// Returns the savings as sentences.
-    pub fn sentence(&self, without: &Figures) -> String {
+    /// Returns the savings as a sentence, and the costs as another, if there are any.
+    pub fn sentences(&self, without: &Figures) -> (Option<String>, Option<String>) {
         let (mut less, more) = self.parts(without);
         let whole: f64 = without.causes.values().map(|cause| cause.ns).sum();
         // Parts of the whole, not only of causes that hardly count.
@@ -199,10 +199,16 @@ impl Saved {
             let share = percent(self.work_share);
             less.push(format!("{share} of the replay's time{causes}"));
         }
-        let costs =
-            if more.is_empty() { String::new() } else { format!(" But it takes {} more.", list(&more)) };
-        let less = if less.is_empty() { "nothing".to_owned() } else { list(&less) };
-        format!("Saves {less}.{costs}")
+        let saves = (!less.is_empty()).then(|| format!("Saves {}.", list(&less)));
+        let costs = (!more.is_empty()).then(|| format!("But it takes {} more.", list(&more)));
+        (saves, costs)
+    }
+
+    /// Returns the savings and costs as sentences.
+    pub fn sentence(&self, without: &Figures) -> String {
+        let (saves, costs) = self.sentences(without);
+        let saves = saves.unwrap_or_else(|| NOTHING.to_owned());
+        costs.into_iter().fold(saves, |saves, costs| format!("{saves} {costs}"))
     }
 
     /// Returns why a change does not pay, without a full stop.

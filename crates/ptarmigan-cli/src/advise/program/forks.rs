@@ -47,6 +47,17 @@ impl Copied {
     }
 }
 
+/// A fork of a child that starts another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StartingFork {
+    /// Private pages that it copies.
+    pub pages: u64,
+    /// Leaf tables that it copies.
+    pub tables: u64,
+    /// The program that forks, as an index of [`Facts::programs`].
+    pub program: usize,
+}
+
 /// An area of a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Given {
@@ -68,10 +79,8 @@ pub struct ForkSizes<'f> {
     starters: &'f HashSet<u32>,
     /// By program, as an index of [`Facts::programs`].
     pub programs: BTreeMap<usize, Copied>,
-    /// Sizes of the forks whose child starts another program, by event: private pages, and tables.
-    pub starting: HashMap<u32, (u64, u64)>,
-    /// The program of each of them.
-    starting_program: HashMap<u32, usize>,
+    /// The forks of children that start another program, by event.
+    pub starting: HashMap<u32, StartingFork>,
     large: BTreeMap<u32, Large>,
     /// The fork that made a space.
     child_of: HashMap<u32, u32>,
@@ -88,7 +97,6 @@ impl<'f> ForkSizes<'f> {
             starters,
             programs: BTreeMap::new(),
             starting: HashMap::new(),
-            starting_program: HashMap::new(),
             large: BTreeMap::new(),
             child_of: HashMap::new(),
             parents: HashMap::new(),
@@ -111,8 +119,8 @@ impl<'f> ForkSizes<'f> {
         let mut tables = 0;
         seen.look.leaf_tables(VirtRange::up_to(1 << 47), &mut |_, _| tables += 1);
         if self.starters.contains(&seen.event) {
-            self.starting.insert(seen.event, (pages, tables));
-            self.starting_program.insert(seen.event, self.facts.program(seen.program));
+            let program = self.facts.program(seen.program);
+            self.starting.insert(seen.event, StartingFork { pages, tables, program });
             return;
         }
         if pages < LARGE {
@@ -182,12 +190,6 @@ impl Finder for ForkSizes<'_> {
 }
 
 impl ForkSizes<'_> {
-    /// Returns, for each fork whose child starts another program, the program that forks and the
-    /// private pages that it copies.
-    pub fn starting(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.starting.iter().map(|(event, (pages, _))| (self.starting_program[event], *pages))
-    }
-
     /// Returns the pages of areas that children of a program got and never had a fault in, over all
     /// of its large forks.
     pub fn untouched(&self, program: usize) -> u64 {

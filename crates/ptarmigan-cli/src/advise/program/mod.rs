@@ -118,11 +118,12 @@ pub fn advise(
     shared.programs().for_each(|program| add("shared-memory", program, 1));
     servers.found().values().for_each(|server| add("pooler", server.program, server.children));
     empty.regions().into_iter().for_each(|(number, n)| add("empty-tables", facts.program(number), n));
-    for found in [spread::sparse(&zones, |_| true), spread::arenas(&zones, |_| true)].iter().flatten() {
+    let spread = [spread::sparse(&zones), spread::arenas(&zones)];
+    for found in &spread {
         found.regions().for_each(|(number, regions)| add(found.kind, facts.program(number), regions));
     }
     // A small process that forks as often has fewer of its pages copied.
-    sizes.starting().for_each(|(program, pages)| add("vfork", program, pages));
+    sizes.starting.values().for_each(|fork| add("vfork", fork.program, fork.pages));
     sharing.programs.iter().for_each(|(program, lost)| add("sharing-lost", *program, lost.copies));
     subshells.shells.iter().for_each(|(program, of)| add("subshells", *program, of.forks));
     sizes.programs.iter().for_each(|(program, copied)| add("fork-memory", *program, copied.pages));
@@ -132,9 +133,10 @@ pub fn advise(
         look.shared(&shared)?,
         look.pooler(&servers)?,
         look.empty(&empty)?,
-        look.spread(spread::sparse(&zones, |number| look.is_told(number)))?,
-        look.spread(spread::arenas(&zones, |number| look.is_told(number)))?,
     ];
+    for found in spread {
+        verdicts.push(look.spread(found)?);
+    }
     verdicts.extend(look.mapped_again(&churn)?);
     verdicts.extend(look.protect(&protections)?);
     verdicts.extend(look.share(&shares, &sizes)?);
@@ -145,7 +147,7 @@ pub fn advise(
 }
 
 /// Looks once more for huge pages if regions are to be left out: those that a program forks and
-/// writes to, those of programs that start others or wait for each page, and those of which
+/// writes to, regions of programs that start others or wait for each page, and regions of which
 /// `mprotect` changes parts.
 fn without_unfit(
     look: &Look<'_>,

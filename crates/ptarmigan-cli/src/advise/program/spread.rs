@@ -3,7 +3,6 @@
 //! Zones count while they live: the most tables that packing saves at one moment are told. A table
 //! that a zone makes again each time it is mapped is not saved by packing: memory that comes and
 //! goes should stay.
-use super::super::advice::{Rejected, To};
 use super::pack::Packed;
 use super::seen::REGION;
 use super::zones::{Zone, Zones};
@@ -24,41 +23,39 @@ pub struct PackableZones {
     pub kind: &'static str,
     /// How to follow it.
     pub how: &'static str,
+    /// The reason that is given without such a program.
+    pub without: &'static str,
     /// The pages that move, by program.
     pub programs: HashMap<u32, Packed>,
 }
 
-/// Finds programs whose mappings are sparse, among those that are told.
-pub fn sparse(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<PackableZones, Rejected> {
-    let kind = SPARSE_LAYOUT;
-    let programs = packed(zones, told, |zone| !zone.arena);
-    if programs.is_empty() {
-        let reason = "no program spreads few pages of its own mappings over many tables".to_owned();
-        return Err(Rejected { kind, to: To::Program, measured: true, reason });
+/// Finds programs with sparse mappings.
+pub fn sparse(zones: &Zones) -> PackableZones {
+    PackableZones {
+        kind: SPARSE_LAYOUT,
+        how: "place what is used together in one mapping, one after the other: a dense array with an index \
+              instead of an address computed from a key, small buffers from one pool.",
+        without: "no program spreads few pages of its own mappings over many tables",
+        programs: packed(zones, |zone| !zone.arena),
     }
-    let how = "place what is used together in one mapping, one after the other: a dense array with an index \
-               instead of an address computed from a key, small buffers from one pool.";
-    Ok(PackableZones { kind, how, programs })
 }
 
-/// Finds programs whose allocator has arenas, among those that are told.
-pub fn arenas(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<PackableZones, Rejected> {
-    let kind = ARENAS;
-    let programs = packed(zones, told, |zone| zone.arena);
-    if programs.is_empty() {
-        let reason = "no allocator has arenas of 64 MiB that one arena could replace".to_owned();
-        return Err(Rejected { kind, to: To::Program, measured: true, reason });
+/// Finds programs with an allocator that has arenas.
+pub fn arenas(zones: &Zones) -> PackableZones {
+    PackableZones {
+        kind: ARENAS,
+        how: "MALLOC_ARENA_MAX=1, GLIBC_TUNABLES=glibc.malloc.arena_max=1, or mallopt(M_ARENA_MAX, 1): one \
+              arena for all threads.",
+        without: "no allocator has arenas of 64 MiB that one arena could replace",
+        programs: packed(zones, |zone| zone.arena),
     }
-    let how = "MALLOC_ARENA_MAX=1, GLIBC_TUNABLES=glibc.malloc.arena_max=1, or mallopt(M_ARENA_MAX, 1): one \
-               arena for all threads.";
-    Ok(PackableZones { kind, how, programs })
 }
 
 /// Packs the chosen zones of each program in which that saves tables.
-fn packed(zones: &Zones, told: impl Fn(u32) -> bool, chosen: impl Fn(&Zone) -> bool) -> HashMap<u32, Packed> {
+fn packed(zones: &Zones, chosen: impl Fn(&Zone) -> bool) -> HashMap<u32, Packed> {
     let mut programs: BTreeMap<u32, Vec<(u32, &Zone)>> = BTreeMap::new();
     for (zone, number) in zones.zones.iter().zip(0..) {
-        if zone.movable && !zone.pages.is_empty() && chosen(zone) && told(zone.program) {
+        if zone.movable && !zone.pages.is_empty() && chosen(zone) {
             programs.entry(zone.program).or_default().push((number, zone));
         }
     }
@@ -78,7 +75,7 @@ fn at_peak<'z>(zones: &[(u32, &'z Zone)]) -> Vec<(u32, &'z Zone)> {
         regions.dedup();
         regions
     };
-    // What ends makes room for what begins in the same event.
+    // A zone that ends makes room for one that begins in the same event.
     let begins = zones.iter().map(|(_, zone)| (zone.begin, true, *zone));
     let ends = zones.iter().filter_map(|(_, zone)| Some((zone.end?, false, *zone)));
     let mut changes: Vec<(u32, bool, &Zone)> = begins.chain(ends).collect();

@@ -25,7 +25,7 @@ impl Look<'_> {
     pub fn pooler(&self, found: &Servers<'_>) -> Result<Verdict, Failure> {
         let kind = "pooler";
         let mut servers = found.found();
-        // What children of a shell do is another piece's matter.
+        // Children of a shell are another piece's matter.
         servers.retain(|_, server| {
             self.is_users(server.program) && !self.facts.programs[server.program].is_shell()
         });
@@ -105,7 +105,9 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs, expect: forks.into_iter().collect(), ..Details::default() },
             seconds: Some(saved).filter(|saved| self.counts(*saved)),
+            seconds_of: Some(Figure::ForkSeconds),
             raises_peak: true,
+            tables_made_again: false,
         })
     }
 
@@ -171,7 +173,9 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs, expect: expect.into_iter().collect(), ..Details::default() },
             seconds,
+            seconds_of: Some(Figure::ForkSeconds),
             raises_peak: false,
+            tables_made_again: false,
         })
     }
 
@@ -217,7 +221,9 @@ impl Look<'_> {
                 faults_as_calls: 0,
                 details: Details { programs, caller, ..Details::default() },
                 seconds: None,
+                seconds_of: None,
                 raises_peak: false,
+                tables_made_again: false,
             })?);
         }
         if verdicts.is_empty() {

@@ -2,7 +2,7 @@
 use super::super::super::advice::{Advice, Details, To, Verdict};
 use super::super::super::expect::{Expect, Figure};
 use super::super::super::figures::{Saved, percent};
-use super::super::forks::{Copied, ForkSizes};
+use super::super::forks::{Copied, ForkSizes, StartingFork};
 use super::super::languages::{self, Language};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
@@ -99,7 +99,7 @@ impl Look<'_> {
         let mut before = format!("{} of all forks are followed by execve, and nothing else before it", {
             percent(users.len() as f64 / found.all as f64)
         });
-        if let Some((pages, tables)) = largest {
+        if let Some(StartingFork { pages, tables, .. }) = largest {
             before += &format!(
                 "; the largest parent has {} in {}",
                 Bytes(pages << PAGE),
@@ -144,7 +144,9 @@ impl Look<'_> {
                 faults_as_calls: 0,
                 details: Details { programs, caller, ..Details::default() },
                 seconds,
+                seconds_of: Some(Figure::ForkSeconds),
                 raises_peak: false,
+                tables_made_again: false,
             })?,
         );
         Ok(verdicts)
@@ -242,7 +244,9 @@ impl Look<'_> {
                 faults_as_calls: 0,
                 details,
                 seconds,
+                seconds_of: Some(Figure::ForkSeconds),
                 raises_peak: false,
+                tables_made_again: false,
             });
         }
         // Children write to all of the mappings: no replay shows what they would do without.

@@ -115,7 +115,9 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs, places, caller, ..Details::default() },
             seconds: None,
+            seconds_of: None,
             raises_peak: false,
+            tables_made_again: false,
         })?;
         let Verdict::Advised(advice) = &mut verdict else { return Ok(verdict) };
         if let Some(linux) = linux {
@@ -175,7 +177,8 @@ impl Look<'_> {
         advice.variants.push(Variant::new("without a table in reserve", &bare));
         advice.variants.extend(split);
         let (sentence, counted) = library::count(self.recorded, self.whole, self.measure);
-        // Heaps that grow in pieces, and memory that is read first, have none in the library.
+        // In the library, heaps that grow in pieces and memory that is read first have no large
+        // pages.
         let none = counted.as_ref().and_then(|one| one.large.as_ref()).is_some_and(|large| large.mapped == 0);
         if !none {
             advice.figure += &sentence;

@@ -1,5 +1,5 @@
 //! Advice on memory: empty tables, layouts, arenas, and shared memory.
-use super::super::super::advice::{Advice, Details, MappingPlace, Rejected, Verdict};
+use super::super::super::advice::{Advice, Details, MappingPlace, Verdict};
 use super::super::empty::EmptyTables;
 use super::super::pack;
 use super::super::protect::{Protected, Protections};
@@ -103,7 +103,9 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs, caller, ..Details::default() },
             seconds: None,
+            seconds_of: None,
             raises_peak: false,
+            tables_made_again: false,
         })
     }
 
@@ -111,11 +113,11 @@ impl Look<'_> {
     ///
     /// # Errors
     /// If a replay cannot be set up, or memory runs out.
-    pub fn spread(&self, found: Result<PackableZones, Rejected>) -> Result<Verdict, Failure> {
-        let mut found = match found {
-            Ok(found) => found,
-            Err(rejected) => return Ok(Verdict::Not(rejected)),
-        };
+    pub fn spread(&self, mut found: PackableZones) -> Result<Verdict, Failure> {
+        found.programs.retain(|number, _| self.is_told(*number));
+        if found.programs.is_empty() {
+            return Ok(not(found.kind, found.without.to_owned()));
+        }
         let runtimes = |number: u32| &self.facts.programs[self.facts.program(number)].runtimes;
         if found.kind == spread::ARENAS {
             // Arenas of that size are glibc's: an allocator that is known to be another one has
@@ -143,7 +145,7 @@ impl Look<'_> {
         }
         let programs = self.by_program(found.regions());
         let title = found.title();
-        let PackableZones { kind, how, programs: packed } = found;
+        let PackableZones { kind, how, programs: packed, .. } = found;
         let verdict = self.weigh(Proposal {
             kind,
             title: format!("{title}: {}", list(&programs, false)),
@@ -157,7 +159,9 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs, ..Details::default() },
             seconds: None,
+            seconds_of: None,
             raises_peak: false,
+            tables_made_again: kind == spread::SPARSE_LAYOUT,
         })?;
         Ok(match verdict {
             Verdict::Advised(advice) if kind == spread::SPARSE_LAYOUT && !is_much(&advice) => not(
@@ -226,12 +230,14 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs: shares, places: vec![place], caller, ..Details::default() },
             seconds: Some(all),
+            seconds_of: None,
             raises_peak: false,
+            tables_made_again: false,
         })
         .map(Some)
     }
 
-    /// Says what a file costs that many processes map, as a part of a sentence.
+    /// Names the tables of a file that many processes map, as a part of a sentence.
     fn of_file(&self, file: &SharedObject) -> String {
         let spaces = self.shares(file.spaces.iter().map(|(program, spaces)| (*program, *spaces, None)));
         format!(
@@ -314,7 +320,9 @@ impl Look<'_> {
             faults_as_calls,
             details: Details { programs, places, caller, ..Details::default() },
             seconds: None,
+            seconds_of: None,
             raises_peak: false,
+            tables_made_again: false,
         })
     }
 }

@@ -11,7 +11,6 @@ use super::super::facts::Facts;
 use super::super::figures::{Figures, NOTHING, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::rejected::not;
-use super::spread::SPARSE_LAYOUT;
 use crate::page_prices::PagePrices;
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::{Count, Failure, Time};
@@ -50,20 +49,15 @@ struct Proposal {
     faults_as_calls: u64,
     /// Where it applies.
     details: Details,
-    /// Seconds of calls that it saves: of forks, and for `churn` of calls on memory.
+    /// Recorded seconds of calls that it saves.
     seconds: Option<f64>,
+    /// The figure of a second recording that the seconds are, if there is one.
+    seconds_of: Option<Figure>,
     /// Processes or memory live longer with it: more tables at once are the price.
     raises_peak: bool,
-}
-
-/// Returns the savings of a change as far as they count. A denser layout does not save the tables
-/// that memory makes again each time it is mapped, but for those that it saves at once.
-fn credited(kind: &str, saved: Saved) -> Saved {
-    if kind != SPARSE_LAYOUT {
-        return saved;
-    }
-    let at_once = saved.tables_peak.max(saved.tables_at_end).max(0);
-    Saved { tables_made: saved.tables_made.min(at_once), ..saved }
+    /// Memory that comes and goes makes its tables again each time: of the tables made, only as
+    /// many count as are saved at once.
+    tables_made_again: bool,
 }
 
 /// All that the verdicts are made of.
@@ -134,7 +128,8 @@ impl Look<'_> {
     /// Replays a proposal.
     fn weigh(&self, proposal: Proposal) -> Result<Verdict, Failure> {
         let Proposal { kind, title, before, how, not_measured, corrected, .. } = proposal;
-        let Proposal { faults_as_calls, mut details, seconds, raises_peak, .. } = proposal;
+        let Proposal { faults_as_calls, mut details, seconds, seconds_of, .. } = proposal;
+        let Proposal { raises_peak, tables_made_again, .. } = proposal;
         self.measure.say(&format!("replaying with and without: {kind}"));
         let corrected = SoloTrace::new(corrected);
         let more_faults = |mut figures: Figures| {
@@ -145,8 +140,14 @@ impl Look<'_> {
         let once = Figures::of(&[self.measure.once(self.side(&corrected))?]);
         let mut counted = Saved::between(self.whole, &once);
         counted.forget_times();
-        let saved = Saved { faults: counted.faults - faults_as_calls as i64, ..counted.clone() };
-        let saved = credited(kind, saved);
+        let credited = |saved: Saved| {
+            let faults = saved.faults - faults_as_calls as i64;
+            let at_once = saved.tables_peak.max(saved.tables_at_end).max(0);
+            let tables_made =
+                if tables_made_again { saved.tables_made.min(at_once) } else { saved.tables_made };
+            Saved { faults, tables_made, ..saved }
+        };
+        let saved = credited(counted.clone());
         let seconds = seconds.filter(|seconds| *seconds >= LEAST_SECONDS);
         let judged = match raises_peak {
             true => Saved {
@@ -165,32 +166,30 @@ impl Look<'_> {
             false => Compared { without: self.whole.clone(), saved: counted, with: once },
         };
         let with = more_faults(with);
-        let saved = credited(kind, Saved { faults: saved.faults - faults_as_calls as i64, ..saved });
+        let saved = credited(saved);
         // All rounds are slower: it costs more than it saves, whatever the counts say.
         if saved.slows() && seconds.is_none() {
             return Ok(not(kind, format!("{title}: {}", saved.reason(&without))));
         }
         let programs: Vec<String> = details.programs.iter().map(|share| share.name.clone()).collect();
         let of_seconds = seconds
-            .filter(|_| ![CHURN, PROTECT].contains(&kind))
-            .and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
+            .zip(seconds_of)
+            .and_then(|(saved, figure)| Expect::new(figure, &programs, saved, self.facts, self.whole));
         let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
         details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
         details.seconds = seconds;
+        let (saves, costs) = saved.sentences(&without);
+        // Where seconds are saved, no count has to be.
+        let saves = saves.or_else(|| seconds.is_none().then(|| NOTHING.to_owned()));
+        let figure: Vec<String> = [Some(before), saves, costs].into_iter().flatten().collect();
+        let figure = figure.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty());
+        let figure = figure.collect::<Vec<_>>().join(" ");
         let value = saved.value(&without).max(seconds.map_or(0.0, |seconds| self.part_of_cpu(seconds)));
         Ok(Verdict::Advised(Box::new(Advice {
             kind,
             to: To::Program,
             title,
-            // Where seconds are saved, no count has to be.
-            figure: match saved.sentence(&without) {
-                saves if seconds.is_some() => {
-                    format!("{before}{}", saves.trim_start_matches(NOTHING).trim_start())
-                        .trim_end()
-                        .to_owned()
-                }
-                saves => format!("{before}{saves}"),
-            },
+            figure,
             how,
             not_measured,
             value,
