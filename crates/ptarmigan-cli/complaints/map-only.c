@@ -1,5 +1,5 @@
 /* Symptom: munmap is 90 % of the time of a program that maps and unmaps and hardly reads.
- * Cure: none that page tables tell: no page and no table comes back. Fewer calls.
+ * Cure: fewer calls. Page tables are no cause: no page and no table comes back.
  * Thread: frankmcsherry/columnation#12 */
 #include "complaint.h"
 

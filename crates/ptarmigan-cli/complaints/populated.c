@@ -1,5 +1,5 @@
 /* Symptom: a large mapping is slow to make since it is populated at once.
- * Cure: none in the memory: the faults are gone, and the pages have to be made.
+ * Cure: fewer pages. The faults are gone already, and the pages have to be made.
  * Threads: apache/arrow#992, milvus-io/milvus#46761 */
 #include "complaint.h"
 

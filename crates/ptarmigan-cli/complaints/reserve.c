@@ -1,5 +1,5 @@
 /* Symptom: a program shows 1 TB of virtual memory.
- * Cure: none is needed: addresses that are only reserved have no tables.
+ * No cure is needed: addresses that are only reserved have no tables.
  * Thread: kmonad/kmonad#138 */
 #include "complaint.h"
 

@@ -1,4 +1,4 @@
-/* Symptom: a data server takes seconds to stop, though nothing is left to do.
+/* Symptom: a data server takes seconds to stop, though its work is done.
  * Cure: _exit without destructors; huge pages in the heap, and no trim of it.
  * Threads: msoos/cryptominisat#318, GenSpectrum/LAPIS-SILO#969, mpv-player/mpv#12294 */
 #include "complaint.h"

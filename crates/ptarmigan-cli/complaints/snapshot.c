@@ -1,5 +1,5 @@
 /* Symptom: a store that saves by fork under writes needs much more memory, and halts for moments.
- * Cure: no huge pages; fewer writes while it saves. The child reads all data: none can stay behind.
+ * Cure: no huge pages; fewer writes while it saves. The child needs all data.
  * Threads: redis/redis#2844, redis/redis#1823, redis/redis#9030 */
 #include "complaint.h"
 

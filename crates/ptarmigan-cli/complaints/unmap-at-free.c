@@ -1,5 +1,5 @@
 /* Symptom: freeing got much slower after an update of the allocator, and system time rose.
- * Cure: the allocator keeps what is freed (no aggressive decommit).
+ * Cure: the allocator keeps freed memory (no aggressive decommit).
  * Threads: gperftools/gperftools#839, microsoft/snmalloc#251
  * The program has this allocator in itself, so that no switch of glibc changes it. */
 #include "complaint.h"

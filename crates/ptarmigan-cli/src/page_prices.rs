@@ -21,8 +21,8 @@
 //!
 //! A price is the median of several rounds. A prediction is made with the prices of each round as
 //! well: these say how far it scatters. The first memory that a measurement gets has prices of its
-//! own, because it may be new to a virtual machine, whose host then has to find it: for a huge page
-//! this takes up to twenty times as long.
+//! own, because it may be new to a virtual machine, and its host then has to find it: for a huge
+//! page this takes up to twenty times as long.
 use ptarmigan_bench::stats::median;
 use serde::Serialize;
 use std::io::{self, PipeWriter};
@@ -36,7 +36,7 @@ const PAGE: usize = 4096;
 const MEMORY: usize = 128 << 20;
 const REGIONS: usize = MEMORY / HUGE;
 const PAGES: usize = MEMORY / PAGE;
-/// The regions whose huge pages `mprotect` splits. Writes split the others.
+/// The regions in which `mprotect` splits the huge pages. Writes split the others.
 const CUT: usize = REGIONS / 2;
 /// Pages of a region that are copied one by one, and as many that are made writable again.
 const WRITES: usize = 32;
@@ -114,7 +114,7 @@ impl PagePrices {
         let fail = |e: io::Error| format!("prices of pages: {e}");
         let new = new_memory().map_err(fail)?;
         // Memory that is new to a virtual machine costs its host more than all of this: the first
-        // round brings in what is missing.
+        // round brings in the rest.
         one_round().map_err(fail)?;
         let mut rounds = [PriceSet::default(); ROUNDS];
         for round in &mut rounds {

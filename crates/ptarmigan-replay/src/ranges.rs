@@ -74,7 +74,7 @@ impl<V: Copy> RangeMap<V> {
     }
 
     /// Adds a range, of which no page is in another, and makes it one with its neighbours: the
-    /// value is what `both` makes of theirs.
+    /// `both` makes its value of theirs.
     pub fn join(&mut self, mut range: Range<u64>, mut value: V, both: impl Fn(V, V) -> V) {
         let before = range.start.checked_sub(1).and_then(|page| self.around(page));
         for (other, its) in before.into_iter().chain(self.around(range.end)) {

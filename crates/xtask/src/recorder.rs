@@ -73,7 +73,8 @@ impl Recorder {
     /// Runs the command with `args`, and reads its standard output as JSON.
     ///
     /// # Errors
-    /// The text that it has written to standard error, after its first argument, if that is none.
+    /// The text that it has written to standard error, after its first argument, if standard output
+    /// has no JSON.
     pub fn json<T: DeserializeOwned>(&self, args: &[&OsStr]) -> Result<T, String> {
         let run = Command::new(&self.ptarmigan)
             .args(args)

@@ -47,7 +47,7 @@ pub struct ProgramFacts {
     pub name: String,
     /// How often it was started by `execve`, or ran before the recording.
     pub starts: u64,
-    /// Of these, starts by a child of a process of the same name, such as those of a helper
+    /// Of these, starts by a child of a process of the same name, such as starts of a helper
     /// process.
     pub starts_itself: u64,
     /// Faults.

@@ -9,7 +9,7 @@
 //! * `expect` says what a second recording should show, and `check` compares one; `names` has the
 //!   programs that are called otherwise in it.
 //! * `measure` replays both sides in turns; `figures` are the counts of a replay.
-//! * `causes` lists what takes the time; `rank` orders advice by it.
+//! * `causes` lists the causes of the time; `rank` orders advice by it.
 //! * `brief` has the advice in short, for `ptarmigan report`.
 //! * `report` is the result, which serialises to the JSON document; `text` prints it.
 mod advice;

@@ -1,5 +1,5 @@
 //! Orders advice by the time that it saves, and rejects advice about a small cause while a larger
-//! one has none.
+//! one has no advice.
 use super::advice::{Advice, Rejected, To};
 use super::causes::{Causes, NOMINAL};
 use ptarmigan_term::{Count, Time};

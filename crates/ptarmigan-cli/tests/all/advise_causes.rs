@@ -29,7 +29,7 @@ fn cause<'v>(report: &'v Value, kind: &str) -> &'v Value {
     all.iter().find(|one| one["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {report:#}"))
 }
 
-/// A program with 100 faults, and children without any whose time is known as `known` says.
+/// A program with 100 faults, and children without faults. `known` says if their time is known.
 fn with_children(name: &str, user: u64, known: impl Fn(u32) -> bool) -> Temporary {
     let mut events = Vec::from(named(0, "app"));
     events.push((0, map(BASE, 512)));

@@ -49,7 +49,7 @@ fn children_of_one_request_should_serve_several() {
     assert_eq!(found["title"], "let a child serve several requests: 40 forks of fuzzed");
     let text = figure(found);
     assert!(text.starts_with("40 children of one fuzzed start no program, make 130 faults each"), "{text}");
-    // 39 children do nothing anew.
+    // 39 children only repeat faults.
     assert_eq!(found["saved"]["faults"], 39 * 130, "{found:#}");
     assert!(found["how"].as_str().is_some_and(|how| how.contains("__AFL_LOOP")), "{found:#}");
     let how = found["how"].as_str().expect("a text");
@@ -95,7 +95,7 @@ fn subshells_of_builtins_are_the_scripts_to_avoid() {
     assert_eq!(found["saved"]["faults"], 58 * (8 + 4), "{found:#}");
     assert!(found["how"].as_str().is_some_and(|how| how.starts_with("printf -v")), "{found:#}");
     assert!(!kinds(&report).contains(&"pooler"), "{report:#}");
-    // Children that start programs, and those of other programs, are no subshells.
+    // Children that start programs, and children of other programs, are no subshells.
     let report = advice(&script("starts", "bash", 60).0, &[]);
     assert_eq!(reason(&report, "subshells"), "no shell forks children that start no program");
     let report = advice(&script("server", "server", 2).0, &[]);

@@ -40,7 +40,7 @@ fn a_write_barrier_by_mprotect_gets_no_huge_pages() {
     assert!(kinds(&report).is_empty(), "{report:#}");
     let why = reason(&report, "huge-pages");
     assert!(why.starts_with("4 regions were full, but mprotect changes parts of 2 MiB"), "{why}");
-    // Whole 2 MiB are changed: nothing is split.
+    // Whole 2 MiB are changed: no huge page is split.
     let whole = kinds_of.into_iter().take(4 * HUGE as usize + 2);
     let report = advice(&trace("whole", whole).0, &[]);
     assert_eq!(piece(&report, "huge-pages")["saved"]["faults"], 4 * 511, "{report:#}");

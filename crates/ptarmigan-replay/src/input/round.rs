@@ -350,7 +350,7 @@ impl Rounding {
         let new = rounded.end..new_end;
         let gone = new_end..rounded.end;
         for &(start, before) in &ends {
-            // It was another area's and becomes the heap's, which maps over nothing.
+            // It was another area's and becomes the heap's, which does not map over others.
             if before.is_some() && new.contains(&start) {
                 each(Kind::Munmap { start, pages: self.step });
             }
@@ -677,7 +677,7 @@ mod tests {
             assert_eq!(events[..3], [made[0], made[1], protect(8, 4, RW)]);
             assert_eq!(events[3..], [protect(8, 4, RW)]);
         }
-        // A hole at its start: nothing changes.
+        // A hole at its start: permissions stay.
         let events = rounded(&[map(9, 7, RW), protect(8, 4, read), map(8, 1, read)]);
         assert_eq!(events, [map(8, 8, RW), protect(8, 4, RW)]);
     }
@@ -688,7 +688,7 @@ mod tests {
             |from, old_pages, to, new_pages| Kind::Mremap { from, old_pages, to, new_pages, keep: false };
         let events = rounded(&[map(9, 3, RW), moved(7, 5, 39, 2)]);
         let gone = Kind::Munmap { start: 8, pages: 4 };
-        // Of nothing, as recorded.
+        // Of no memory, as recorded.
         assert_eq!(events, [map(8, 4, RW), gone, moved(4, 8, 36, 8)]);
     }
 

@@ -64,7 +64,7 @@ struct Checked {
 }
 
 impl Answer {
-    /// The kind of the first piece, or `none`.
+    /// The kind of the first piece, or [`NONE`].
     pub fn first(&self) -> &str {
         self.advice.first().map_or(NONE, |piece| &piece.kind)
     }

@@ -70,7 +70,7 @@ enum Method {
     Perf,
 }
 
-/// Runs the cases. The exit status is 0 if the answers are right, except for those that are open, 2
+/// Runs the cases. The exit status is 0 if the answers are right, except for open ones, 2
 /// if this host cannot record.
 pub fn run(args: &ComplaintsArgs) -> ExitCode {
     outcome::exit("complaints", compare(args))
@@ -236,7 +236,7 @@ impl Bench<'_> {
                 said(&format!("javac -d {dir} {source}"))?;
                 return Ok(["java", "-cp", &dir, case.name()].map(str::to_owned).to_vec());
             }
-            // What is named python3 may be a script that looks for an interpreter.
+            // The file python3 may be a script that looks for an interpreter.
             "py" => return Ok(vec![said("python3 -c 'import sys; print(sys.executable)'")?, source]),
             other => return Err(format!("{}: nothing is known to run .{other} with", case.file)),
         };

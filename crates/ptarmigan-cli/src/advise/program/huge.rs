@@ -123,7 +123,7 @@ pub struct HugeRegions {
     mapped: Vec<u32>,
     heaps: HashMap<u32, u64>,
     left_out: LeftOut,
-    /// Numbers of programs whose heap can grow in whole 2 MiB.
+    /// Numbers of programs with a heap that can grow in whole 2 MiB.
     growers: HashSet<u32>,
     /// Forks whose child starts a program, by their event.
     starters: HashSet<u32>,
@@ -144,7 +144,7 @@ pub struct HugeRegions {
     pub full: u64,
     /// Regions that could be huge but are not full.
     pub sparse: u64,
-    /// Full regions whose pages were mostly there without a fault.
+    /// Full regions of which most pages were there without a fault.
     pub found: u64,
     /// Pages of full regions that the program does not touch.
     pub untouched: u64,
@@ -321,7 +321,7 @@ impl HugeRegions {
         }
         let va = page << PAGE;
         let grown = area.filter(|area| self.grows(seen, area, va));
-        // When the heap has not grown yet, nothing can be mapped for the whole region: it counts as
+        // When the heap has not grown yet, no page can be mapped for the whole region: it counts as
         // split, so that it keeps its table in each replay.
         let heap = grown.is_some();
         let fits = heap || area.is_some_and(|area| HugeFaults::Always.reaches(&area, va));

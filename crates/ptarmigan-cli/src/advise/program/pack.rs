@@ -20,7 +20,7 @@ pub struct Packed {
     most: (u64, u64, u64),
 }
 
-/// Places for pages. Those of zones that have ended are used again.
+/// Places for pages. Places of zones that have ended are used again.
 #[derive(Default)]
 struct Room {
     free: RangeMap<()>,
@@ -54,8 +54,8 @@ impl Room {
 }
 
 impl Packed {
-    /// Packs zones of a program, of which it has mapped `mapped`; `most` are those that are there
-    /// when this saves the most. `None` if there is no place for them.
+    /// Packs zones of a program, of which it has mapped `mapped`; `most` are the zones that are
+    /// there when this saves the most. `None` if there is no place for them.
     pub fn new(zones: &[(u32, &Zone)], most: &[(u32, &Zone)], mapped: &[(u64, u64)]) -> Option<Self> {
         let mut zones = zones.to_vec();
         zones.sort_by_key(|(_, zone)| zone.begin);

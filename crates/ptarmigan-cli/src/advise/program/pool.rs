@@ -1,4 +1,4 @@
-//! The places of a program's memory if it gives none of it back.
+//! The places of a program's memory if it keeps all of it.
 //!
 //! # Why
 //!
@@ -15,7 +15,7 @@ use ptarmigan_replay::RangeMap;
 use ptarmigan_trace::Prot;
 use std::ops::Range;
 
-/// Where ranges go whose place is taken: page number of address 2^45, far from stacks, heaps and
+/// Where ranges go if their place is taken: page number of address 2^45, far from stacks, heaps and
 /// libraries.
 const FRESH: u64 = 1 << 33;
 
@@ -97,7 +97,7 @@ impl Pool {
         self.place_afresh(start, pages)
     }
 
-    /// Places a new range where nothing lies.
+    /// Places a new range at a fresh place.
     pub fn place_afresh(&mut self, start: u64, pages: u64) -> u64 {
         let at = FRESH + self.fresh;
         // A region between two: they fill tables of their own.

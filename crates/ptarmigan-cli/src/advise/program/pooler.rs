@@ -8,8 +8,8 @@
 //! Two kinds of parents are told apart:
 //!
 //! * The children use shared memory of the parent, such as the buffers of a database.
-//! * They do not. Then a parent that makes more faults than its children is none: its children
-//!   depend on what it writes between the forks, such as a snapshot of its data.
+//! * They do not. Then a parent that makes more faults than its children is no server: its children
+//!   depend on its writes between the forks, such as a snapshot of its data.
 //!
 //! With a pooler connections stay open. In the recording as it would be written then, a new child
 //! is a former one of the same parent that has ended: the fork and the end go, and so do faults on

@@ -303,7 +303,7 @@ impl SharedMappings<'_> {
         files.max_by_key(|object| object.tables)
     }
 
-    /// Returns the programs that fill tables for each of those.
+    /// Returns the programs that fill tables for each of these objects.
     pub fn programs(&self) -> impl Iterator<Item = usize> {
         self.found().into_iter().flat_map(|at| self.objects[at].spaces.keys().copied())
     }

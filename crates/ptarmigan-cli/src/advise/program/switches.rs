@@ -25,7 +25,7 @@ pub fn grows(runtimes: &BTreeSet<Runtime>) -> bool {
     runtimes.is_empty() || owner(runtimes, true) == Some(Runtime::Glibc)
 }
 
-/// Returns the switch for a heap whose owner is not known.
+/// Returns the switch for a heap of an unknown owner.
 pub fn unknown_heap() -> String {
     format!("if the heap is glibc's: {GLIBC}, with which it grows in whole 2 MiB")
 }
@@ -101,7 +101,7 @@ pub struct Returning {
 /// Returns how an owner keeps memory that the program frees, as a part of a sentence.
 pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
     let Returning { heap, stacks, own, advised, longest, kept } = memory;
-    // malloc maps memory that is longer than the threshold, whose own bound is 32 MiB.
+    // malloc maps memory that is longer than the threshold, which has a bound of 32 MiB.
     let threshold = longest.saturating_mul(2).next_power_of_two().max(32 << 20);
     let trim = kept.saturating_mul(2).next_power_of_two().max(threshold);
     let malloc = format!(

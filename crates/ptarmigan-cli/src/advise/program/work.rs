@@ -11,7 +11,7 @@
 //!
 //! A prediction is a range: prices scatter, and memory that is new to a virtual machine costs its
 //! host time. So the saving is priced with the prices of each round of the measurement and, for as
-//! much memory as the huge pages have at once, with those of new memory.
+//! much memory as the huge pages have at once, with the prices of new memory.
 use super::seen::REGION;
 use crate::page_prices::{PagePrices, PriceSet, UnitPrices};
 use serde::Serialize;

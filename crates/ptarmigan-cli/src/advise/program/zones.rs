@@ -31,7 +31,7 @@ pub struct Zone {
     pub program: u32,
     /// The event that makes it.
     pub begin: u32,
-    /// The event after which nothing of it is left. `None` if it is there at the end.
+    /// The event after which all of it is gone. `None` if it is there at the end.
     pub end: Option<u32>,
     /// It may be packed.
     pub movable: bool,
@@ -191,7 +191,7 @@ impl<'t> Walk<'t> {
             Kind::Munmap { start, pages } => {
                 let files = &mut self.spaces[space].files;
                 if files.take_if(|files| files.contains(&start)).is_some() {
-                    // The loader has done its work: what is mapped up to now is its own.
+                    // The loader has done its work: mappings up to now are its own.
                     self.stay(step.task, 0, u64::MAX);
                 }
                 self.cut(space, start, start + pages, event);
@@ -213,7 +213,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Maps a new zone, or memory that is none.
+    /// Maps a new zone, or other memory.
     fn map(&mut self, task: u32, start: u64, end: u64, zone: Option<Zone>, event: u32) {
         let space = self.space_of[task as usize];
         let mut within = None;
