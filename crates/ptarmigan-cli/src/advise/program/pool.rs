@@ -13,6 +13,7 @@
 use super::seen::REGION;
 use ptarmigan_replay::RangeMap;
 use ptarmigan_trace::Prot;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Where ranges go if their place is taken: page number of address 2^45, far from stacks, heaps and
@@ -37,6 +38,9 @@ pub struct Pool {
     targets: RangeMap<()>,
     /// Memory that was given back and is there: its permissions, if they are the same everywhere.
     kept: RangeMap<Option<Prot>>,
+    /// The ranges of `kept` by their length: the first page of each.
+    by_length: BTreeSet<(u64, u64)>,
+    kept_pages: u64,
     /// How far fresh places are used.
     fresh: u64,
 }
@@ -72,17 +76,15 @@ impl Pool {
     /// smallest kept range that is large enough. Returns the place, and the permissions of the
     /// memory if they are the same everywhere.
     pub fn reuse(&mut self, start: u64, pages: u64) -> Option<(u64, Option<Prot>)> {
-        let length = |range: &Range<u64>| range.end - range.start;
         let here = self.kept.around(start).filter(|(kept, _)| start + pages <= kept.end);
         let (at, prot) = match here {
             Some((_, prot)) => (start, prot),
             None => {
-                let fits = self.kept.iter().filter(|(kept, _)| length(kept) >= pages);
-                let (smallest, prot) = fits.min_by_key(|(kept, _)| length(kept))?;
-                (smallest.start, prot)
+                let &(_, smallest) = self.by_length.range((pages, 0)..).next()?;
+                (smallest, self.kept.around(smallest)?.1)
             }
         };
-        self.kept.remove(&range(at, pages));
+        self.evict(at, pages);
         self.lies(start, pages, at);
         Some((at, prot))
     }
@@ -114,9 +116,9 @@ impl Pool {
 
     /// Keeps a range that is given back.
     pub fn keep(&mut self, start: u64, pages: u64, prot: Option<Prot>) {
-        for place in self.places(start, pages) {
+        for Place { start, pages } in self.places(start, pages) {
             let both = |a: Option<Prot>, b: Option<Prot>| a.filter(|_| a == b);
-            self.kept.join(range(place.start, place.pages), prot, both);
+            self.change_kept(range(start, pages), |kept, range| kept.join(range, prot, both));
         }
         self.forget(start, pages);
     }
@@ -132,12 +134,37 @@ impl Pool {
 
     /// Returns how many pages are kept for later mappings, touched or not.
     pub fn kept_pages(&self) -> u64 {
-        self.kept.iter().map(|(kept, _)| kept.end - kept.start).sum()
+        self.kept_pages
     }
 
     /// Gives kept memory of a range up: something is mapped over it.
     pub fn evict(&mut self, start: u64, pages: u64) {
-        self.kept.remove(&range(start, pages));
+        self.change_kept(range(start, pages), |kept, range| kept.remove(&range));
+    }
+
+    /// Changes kept memory in `range`, with all that is known of it and of its neighbours.
+    fn change_kept(
+        &mut self,
+        range: Range<u64>,
+        change: impl FnOnce(&mut RangeMap<Option<Prot>>, Range<u64>),
+    ) {
+        let near = |kept: &RangeMap<Option<Prot>>| {
+            let mut near = BTreeSet::new();
+            kept.each(&(range.start.saturating_sub(1)..range.end.saturating_add(1)), |part, _| {
+                let whole = kept.around(part.start).map_or(part, |(whole, _)| whole);
+                near.insert((whole.end - whole.start, whole.start));
+            });
+            near
+        };
+        for one in near(&self.kept) {
+            self.by_length.remove(&one);
+            self.kept_pages -= one.0;
+        }
+        change(&mut self.kept, range.clone());
+        for one in near(&self.kept) {
+            self.by_length.insert(one);
+            self.kept_pages += one.0;
+        }
     }
 
     /// A recorded range lies at a place from now on.
