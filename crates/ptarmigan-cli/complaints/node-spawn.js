@@ -3,7 +3,7 @@
 // Threads: nodejs/node#14917, nodejs/node#21234
 const { spawn, spawnSync } = require('child_process');
 
-const COUNT = 12;
+const COUNT = 40;
 const helper = process.argv.length > 2;
 const loop = `for (let i = 0; i < ${COUNT}; i++) require('child_process').spawnSync('/bin/true')`;
 const started = helper ? spawn(process.execPath, ['-e', loop]) : null;

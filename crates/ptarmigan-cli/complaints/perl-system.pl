@@ -4,7 +4,7 @@
 use strict;
 use warnings;
 
-my $start = sub { system('/bin/true') for 1 .. 30 };
+my $start = sub { system('/bin/true') for 1 .. 40 };
 my ($helper, $ready);
 if (@ARGV) {
     pipe(my $read, $ready);

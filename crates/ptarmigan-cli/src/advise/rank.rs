@@ -20,6 +20,7 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
         "fork-memory" => &["fork", "exit", "fault"],
         "protect" => &["mprotect"],
         "churn" => &["fault", "mmap", "munmap", "madvise", "brk"],
+        "growth" => &["fault", "mmap", "munmap"],
         "sharing-lost" => &["fault"],
         "subshells" => &["fork", "exit", "fault"],
         "pooler" => &["fork", "exit", "fault", "execve"],
@@ -38,6 +39,12 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
         if one.linux.is_none() {
             one.details.seconds =
                 one.details.seconds.or(of_faults.map(|_| 0.0)).map(|s| s + of_faults.unwrap_or(0.0));
+        } else if let (Some(linux), true) = (&one.linux, causes.timed && causes.fault_seconds.is_some()) {
+            // Prices are measured on other memory, maybe on a busier machine: no more can be saved
+            // than the same part of what was recorded.
+            let recorded = causes.seconds(&["fault", "fork", "execve", "exit"]) * 1e9;
+            let part = (recorded / linux.without_ns).min(1.0);
+            one.details.seconds = one.details.seconds.map(|seconds| seconds * part);
         }
     }
     if let Some((kind, count, seconds)) = unexplained(advice, causes) {
@@ -95,7 +102,9 @@ mod tests {
     use super::super::advice::Details;
     use super::super::causes::WorkCause;
     use super::super::figures::{Figures, Saved};
+    use super::super::program::work::LinuxWork;
     use super::*;
+    use crate::page_prices::PagePrices;
     use ptarmigan_replay::CountedRun;
 
     fn advice(kind: &'static str, seconds: Option<f64>, value: f64) -> Advice {
@@ -178,6 +187,24 @@ mod tests {
         let mut all = vec![huge];
         rank(&mut all, &mut Vec::new(), &causes(&[("fault", 1.0)]));
         assert_eq!(all[0].details.seconds, Some(0.4));
+    }
+
+    #[test]
+    fn prices_save_no_more_than_their_part_of_the_recorded_time() {
+        let of = |recorded| {
+            let mut huge = advice("huge-pages", Some(0.9), 0.9);
+            huge.linux = Some(LinuxWork {
+                without_ns: 1e9,
+                with_ns: 0.1e9,
+                saved_ns: [0.8e9, 1e9],
+                share: Some(0.9),
+                prices: PagePrices::default(),
+            });
+            let mut all = vec![huge];
+            rank(&mut all, &mut Vec::new(), &causes(&[("fault", recorded / 2.0), ("fork", recorded / 2.0)]));
+            all[0].details.seconds
+        };
+        assert_eq!((of(0.5), of(2.0)), (Some(0.45), Some(0.9)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod advise_check;
 mod advise_children;
 mod advise_churn;
 mod advise_forks;
+mod advise_growth;
 mod advise_huge;
 mod advise_shared;
 mod advise_where;

@@ -7,7 +7,7 @@ use std::path::Path;
 /// The answer of a program that no advice helps.
 pub const NONE: &str = "none";
 /// Kinds of advice to a program.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     "huge-pages",
     "shared-memory",
     "pooler",
@@ -17,6 +17,7 @@ const KINDS: [&str; 12] = [
     "sparse-layout",
     "arenas",
     "churn",
+    "growth",
     "protect",
     "sharing-lost",
     "subshells",

@@ -40,7 +40,7 @@ impl Language {
     }
 
     /// Returns the way to start a program without a copy of the address space.
-    fn starting(self) -> &'static str {
+    pub fn starting(self) -> &'static str {
         match self {
             Language::C => "posix_spawn, vfork, or clone(CLONE_VM | CLONE_VFORK) instead of fork.",
             Language::Java => {
@@ -96,6 +96,18 @@ impl Language {
         }
     }
 
+    /// Returns the way to let an array grow without a copy.
+    pub fn growing(self) -> &'static str {
+        match self {
+            Language::C => {
+                "mremap(MREMAP_MAYMOVE), which glibc's realloc calls for memory that it maps; or reserve the \
+                 whole size first (C++: reserve(), Rust: with_capacity())."
+            }
+            Language::Python => "Python: collect the parts in a list and join them once (numpy.concatenate).",
+            Language::Java | Language::Node | Language::Ruby => "reserve the whole size first.",
+        }
+    }
+
     /// Returns the way to leave inherited memory shared.
     pub fn keeping_shared(self) -> &'static str {
         match self {
@@ -117,10 +129,13 @@ impl Language {
     }
 }
 
-/// Returns the ways to start programs without a copy of the address space, for several programs.
-pub fn starting<'f>(programs: impl Iterator<Item = &'f ProgramFacts>) -> String {
+/// Returns a way in the languages of several programs.
+pub fn each<'f>(
+    programs: impl Iterator<Item = &'f ProgramFacts>,
+    way: fn(Language) -> &'static str,
+) -> String {
     let languages: BTreeSet<Language> = programs.map(Language::of).collect();
-    languages.into_iter().map(Language::starting).collect::<Vec<_>>().join(" ")
+    languages.into_iter().map(way).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -147,9 +162,9 @@ mod tests {
     #[test]
     fn runtimes_are_not_told_to_call_c() {
         let (java, server) = (facts("java", &[Runtime::Jvm]), facts("server", &[]));
-        let words = starting([&java].into_iter());
+        let words = each([&java].into_iter(), Language::starting);
         assert!(words.contains("launchMechanism=VFORK") && !words.contains("posix_spawn,"), "{words}");
-        let words = starting([&java, &server, &java].into_iter());
+        let words = each([&java, &server, &java].into_iter(), Language::starting);
         assert!(words.starts_with("posix_spawn, vfork") && words.matches("Java:").count() == 1, "{words}");
     }
 }

@@ -4,7 +4,7 @@
 //! * `seen` is a finder's view of a replay; `survey` is the replay that provides it.
 //! * `edit` writes a recording anew; `event_set` and `page_set` are sets of its events and pages.
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
-//! * `churn` follows memory that comes back, with `pool`.
+//! * `churn` follows memory that comes back, with `pool`; `growth` arrays that are copied to grow.
 //! * `library` counts the large pages that the library has in the recording as it is.
 //! * `huge`, `empty`, `shared`, `protect`, `pooler`, `subshells`, `sharing`, `forks`, `zones` with
 //!   `pack` and `spread`, and `share` each find one kind.
@@ -16,6 +16,7 @@ mod edit;
 mod empty;
 mod event_set;
 mod forks;
+mod growth;
 mod huge;
 mod languages;
 mod library;
@@ -46,6 +47,7 @@ use crate::page_prices::PagePrices;
 use churn::Churn;
 use empty::EmptyTables;
 use forks::ForkSizes;
+use growth::Growth;
 use huge::{HugeRegions, LeftOut};
 pub use needs::Needs;
 use pooler::Servers;
@@ -92,8 +94,10 @@ pub fn advise(
     let mut sizes = ForkSizes::new(facts, &starters);
     let (mut sharing, subshells) = (SharingLost::new(facts, trace), Subshells::of(trace, facts));
     let (mut churn, mut protections) = (Churn::new(trace.access_unknown), Protections::default());
+    let mut growth = Growth::default();
     let mut all: Vec<&mut dyn Finder> = vec![
         &mut churn,
+        &mut growth,
         &mut protections,
         &mut huge,
         &mut empty,
@@ -105,6 +109,7 @@ pub fn advise(
     survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
     huge.finish();
     sharing.finish();
+    growth.finish();
     let look = Look { recorded, facts, whole, measure, prices };
     let (huge, unfit) = without_unfit(&look, huge, &starters, growers)?;
     let mut needs = Needs::default();
@@ -114,6 +119,7 @@ pub fn advise(
         huge.spots.iter().map(|spot| ((spot.space, spot.region), spot.program)).collect();
     regions.into_values().for_each(|number| add("huge-pages", facts.program(number), 1));
     protections.programs.iter().for_each(|(number, of)| add("protect", facts.program(*number), of.pages));
+    growth.programs.iter().for_each(|(number, of)| add("growth", facts.program(*number), of.steps));
     churn.cases().for_each(|(number, cases)| add("churn", facts.program(number), cases));
     shared.programs().for_each(|program| add("shared-memory", program, 1));
     servers.found().values().for_each(|server| add("pooler", server.program, server.children));
@@ -138,6 +144,7 @@ pub fn advise(
         verdicts.push(look.spread(found)?);
     }
     verdicts.extend(look.mapped_again(&churn)?);
+    verdicts.extend(look.growth(&growth)?);
     verdicts.extend(look.protect(&protections)?);
     verdicts.extend(look.share(&shares, &sizes)?);
     verdicts.extend(look.forks(&sizes)?);

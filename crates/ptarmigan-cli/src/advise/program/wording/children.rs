@@ -105,7 +105,7 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs, expect: forks.into_iter().collect(), ..Details::default() },
             seconds: Some(saved).filter(|saved| self.counts(*saved)),
-            seconds_of: Some(Figure::ForkSeconds),
+            seconds_of: Some((Figure::ForkSeconds, saved)),
             raises_peak: true,
             tables_made_again: false,
         })
@@ -173,7 +173,7 @@ impl Look<'_> {
             faults_as_calls: 0,
             details: Details { programs, expect: expect.into_iter().collect(), ..Details::default() },
             seconds,
-            seconds_of: Some(Figure::ForkSeconds),
+            seconds_of: seconds.map(|saved| (Figure::ForkSeconds, saved)),
             raises_peak: false,
             tables_made_again: false,
         })

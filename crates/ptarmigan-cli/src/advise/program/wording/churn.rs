@@ -1,10 +1,12 @@
-//! Advice on memory that a program gives back and takes again.
+//! Advice on memory that a program gives back and takes again, and on arrays that grow.
 use super::super::super::advice::{Details, Verdict};
 use super::super::churn::{Churn, ChurnSaving, Remapped};
+use super::super::growth::{Growth, GrowthSaving};
+use super::super::languages::{self, Language};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::switches::{self, Returning};
-use super::{CHURN, Look, Proposal, list};
+use super::{CHURN, GROWTH, Look, Proposal, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::{Call, Cause};
@@ -33,8 +35,7 @@ impl Look<'_> {
         }
         let all: u64 = programs.values().map(|comes| comes.faults).sum();
         programs.retain(|program, comes| {
-            let faults = self.facts.programs[*program].faults as f64;
-            let many = comes.faults >= LEAST && comes.faults as f64 >= faults * LEAST_PART;
+            let many = self.are_many(*program, comes.faults);
             let often = comes.calls.values().sum::<u64>() >= LEAST;
             self.is_users(*program) && (many || often && self.counts(self.call_seconds(*program, comes)))
         });
@@ -167,6 +168,55 @@ impl Look<'_> {
             tables_made_again: false,
         })
         .map(Some)
+    }
+
+    /// Advises to move arrays that grow instead of copying them. `None` if none grows often.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn growth(&self, found: &Growth) -> Result<Option<Verdict>, Failure> {
+        let mut programs: BTreeMap<usize, GrowthSaving> = BTreeMap::new();
+        for (number, one) in &found.programs {
+            programs.entry(self.facts.program(*number)).or_default().add(one);
+        }
+        programs.retain(|program, saving| self.is_users(*program) && self.are_many(*program, saving.faults));
+        if programs.is_empty() {
+            return Ok(None);
+        }
+        let sum = |of: fn(&GrowthSaving) -> u64| programs.values().map(of).sum::<u64>();
+        let longest = programs.values().map(|saving| saving.longest).max().unwrap_or_default();
+        let shares = self.shares(programs.iter().map(|(program, saving)| (*program, saving.faults, None)));
+        let grown = programs.keys().map(|program| &self.facts.programs[*program]);
+        let caller = self.caller(&shares, Cause::Call(Call::Mmap));
+        self.weigh(Proposal {
+            kind: GROWTH,
+            title: format!(
+                "move arrays that grow: {} of copies, by {}",
+                several(sum(|saving| saving.faults), "fault"),
+                list(&shares, false)
+            ),
+            before: format!(
+                "{} by a copy: a longer mapping of up to {}, and the shorter one is unmapped. ",
+                several(sum(|saving| saving.steps), "step"),
+                Bytes(longest << PAGE)
+            ),
+            how: languages::each(grown, Language::growing),
+            not_measured: "the copy itself, which is not made either.".to_owned(),
+            corrected: found
+                .rewrite(self.recorded.trace(), |number| programs.contains_key(&self.facts.program(number))),
+            faults_as_calls: 0,
+            details: Details { programs: shares, caller, ..Details::default() },
+            seconds: None,
+            seconds_of: None,
+            raises_peak: false,
+            tables_made_again: false,
+        })
+        .map(Some)
+    }
+
+    /// Returns whether faults that a change spares are many beside all of a program.
+    fn are_many(&self, program: usize, faults: u64) -> bool {
+        faults >= LEAST && faults as f64 >= self.facts.programs[program].faults as f64 * LEAST_PART
     }
 
     /// Returns the seconds of the calls that a program does not make if it keeps its memory.

@@ -19,6 +19,9 @@ const LEAST_TABLES: u64 = 64;
 /// The least part of the programs' CPU time that a saving of seconds has to be.
 const LEAST_PART: f64 = 0.01;
 
+/// Seconds of a fork that copies next to nothing, to weigh advice where they are not known.
+const NOMINAL_FORK: f64 = 1e-4;
+
 impl Look<'_> {
     /// Returns the seconds of a fork that copies next to nothing: the price of this host, or the
     /// shortest fork of the recording. If that took more than a tenth of the mean, all forks copied
@@ -73,7 +76,7 @@ impl Look<'_> {
             return Ok(vec![not(kind, reason)]);
         }
         let small = self.small_fork();
-        let seconds = self.seconds(&starters, small.unwrap_or_default());
+        let seconds = self.seconds(&starters, small.unwrap_or(NOMINAL_FORK));
         let of = |users: bool| {
             let some = seconds.iter().filter(move |(program, _)| self.is_users(**program) == users);
             let timed = self.facts.timed;
@@ -94,7 +97,7 @@ impl Look<'_> {
         let sum = |of: fn(&(u64, f64, f64)) -> f64| {
             seconds.iter().filter(|(program, _)| self.is_users(**program)).map(|(_, s)| of(s)).sum::<f64>()
         };
-        let (now, then) = (sum(|s| s.1), small.map(|_| sum(|s| s.2)));
+        let (now, then) = (sum(|s| s.1), sum(|s| s.2));
         let largest = users.iter().filter_map(|event| sizes.starting.get(event)).max();
         let mut before = format!("{} of all forks are followed by execve, and nothing else before it", {
             percent(users.len() as f64 / found.all as f64)
@@ -107,25 +110,28 @@ impl Look<'_> {
             );
         }
         before += ". ";
+        let mut ends = 0.0;
         if now > 0.0 {
-            let then =
-                then.map(|then| format!("; as vfork, execve included, about {}", Time::from_secs(then)));
+            let then = small.map(|_| format!("; as vfork, execve included, about {}", Time::from_secs(then)));
             before += &format!("They took {}{}. ", Time::from_secs(now), then.unwrap_or_default());
             let execs: u64 =
                 users.iter().filter_map(|event| self.facts.exec_ns(self.facts.forks.get(event)?.child)).sum();
-            let ends = execs as f64 / 1e9
+            ends = execs as f64 / 1e9
                 - users.len() as f64 * self.facts.shortest_exec().unwrap_or(0) as f64 / 1e9;
             if self.counts(ends) {
                 before +=
                     &format!("The execve of their children took {} for the copies. ", Time::from_secs(ends));
+            } else {
+                ends = 0.0;
             }
         }
         if self.recorded.trace().access_unknown {
             before += LOWER_BOUND;
         }
         let caller = self.caller(&programs, Cause::Call(Call::Fork));
-        let seconds = then.map(|then| now - then).filter(|saved| self.counts(*saved));
-        let how = languages::starting(programs.iter().filter_map(|share| self.facts.named(&share.name)));
+        let forks = (now - then).max(0.0);
+        let forking = programs.iter().filter_map(|share| self.facts.named(&share.name));
+        let how = languages::each(forking, Language::starting);
         verdicts.push(
             self.weigh(Proposal {
                 kind,
@@ -143,8 +149,8 @@ impl Look<'_> {
                 corrected: found.only(|event| users.contains(&event)).rewrite(self.recorded.trace()),
                 faults_as_calls: 0,
                 details: Details { programs, caller, ..Details::default() },
-                seconds,
-                seconds_of: Some(Figure::ForkSeconds),
+                seconds: Some(forks + ends).filter(|saved| self.counts(*saved)),
+                seconds_of: small.map(|_| (Figure::ForkSeconds, forks)),
                 raises_peak: false,
                 tables_made_again: false,
             })?,
@@ -244,7 +250,7 @@ impl Look<'_> {
                 faults_as_calls: 0,
                 details,
                 seconds,
-                seconds_of: Some(Figure::ForkSeconds),
+                seconds_of: seconds.map(|saved| (Figure::ForkSeconds, saved)),
                 raises_peak: false,
                 tables_made_again: false,
             });

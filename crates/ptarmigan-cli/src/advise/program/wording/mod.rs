@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 
 /// The kind of advice on memory that comes back.
 const CHURN: &str = "churn";
+/// The kind of advice on arrays that grow.
+const GROWTH: &str = "growth";
 /// The kind of advice on changes of protection.
 const PROTECT: &str = "protect";
 
@@ -51,8 +53,8 @@ struct Proposal {
     details: Details,
     /// Recorded seconds of calls that it saves.
     seconds: Option<f64>,
-    /// The figure of a second recording that the seconds are, if there is one.
-    seconds_of: Option<Figure>,
+    /// Seconds that are missing from a figure of a second recording.
+    seconds_of: Option<(Figure, f64)>,
     /// Processes or memory live longer with it: more tables at once are the price.
     raises_peak: bool,
     /// Memory that comes and goes makes its tables again each time: of the tables made, only as
@@ -172,9 +174,9 @@ impl Look<'_> {
             return Ok(not(kind, format!("{title}: {}", saved.reason(&without))));
         }
         let programs: Vec<String> = details.programs.iter().map(|share| share.name.clone()).collect();
-        let of_seconds = seconds
-            .zip(seconds_of)
-            .and_then(|(saved, figure)| Expect::new(figure, &programs, saved, self.facts, self.whole));
+        let of_seconds = seconds_of
+            .filter(|_| seconds.is_some())
+            .and_then(|(figure, saved)| Expect::new(figure, &programs, saved, self.facts, self.whole));
         let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
         details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
         details.seconds = seconds;
