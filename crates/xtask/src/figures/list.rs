@@ -73,6 +73,11 @@ impl Figure {
         self.group.ends_with(".toml").then(|| Path::new(&self.group))
     }
 
+    /// Returns the file of tables that the figure is made of, if it is.
+    pub fn source(&self) -> Option<&Path> {
+        self.run.strip_prefix("cat ").filter(|file| file.ends_with(".toml")).map(Path::new)
+    }
+
     fn is_of_document(&self) -> bool {
         self.file().is_none() && self.data().is_none()
     }

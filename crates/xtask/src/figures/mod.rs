@@ -86,7 +86,11 @@ fn figures(args: &FiguresArgs) -> Result<Vec<String>, String> {
     let mut documents = Documents::default();
     let mut tables = Tables::read(&root())?;
     let quick = list.quick.clone();
-    for figure in &mut list.figures {
+    // Figures that are made of tables come after those that the tables have.
+    let pass = |figure: &Figure| figure.source().map_or(0, |_| 1 + u8::from(figure.data().is_none()));
+    let mut figures: Vec<&mut Figure> = list.figures.iter_mut().collect();
+    figures.sort_by_key(|figure| pass(figure));
+    for figure in figures {
         let wanted = !args.pages
             && figure.run.contains(&args.only)
             && (!args.quick || quick.contains(&figure.run))
@@ -169,7 +173,10 @@ fn bring_up_to_date(
     };
     if wanted {
         let runs = if figure.kind == Kind::Time { RUNS } else { 1 };
-        let now = fill(&figure.template, programs.outputs(&figure.run, runs)?)?;
+        let now = match figure.source() {
+            Some(file) => fill(&figure.template, &[Output::Json(table::as_json(tables.text(file)?)?)])?,
+            None => fill(&figure.template, programs.outputs(&figure.run, runs)?)?,
+        };
         println!("[{}] {}: {now}", figure.group, figure.name);
         let is_near = check && figure.kind == Kind::Near && is_near(&before, &now, NEAR);
         if now != before && !is_near {
@@ -232,11 +239,7 @@ impl Programs {
             let error = String::from_utf8_lossy(&out.stderr);
             return Err(format!("`{command}`: {}: {}", out.status, error.trim_end()));
         }
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        if command.ends_with(".toml") {
-            return table::as_json(&text).map(Output::Json).map_err(|e| format!("`{command}`: {e}"));
-        }
-        Ok(Output::new(text))
+        Ok(Output::new(String::from_utf8_lossy(&out.stdout).into_owned()))
     }
 
     /// Returns the path of a program: one of this workspace, which is built once, or another one.

@@ -290,6 +290,15 @@ impl Tables {
         Ok(cells.collect::<Vec<_>>().join(" | "))
     }
 
+    /// Returns the text of a file as it is now.
+    ///
+    /// # Errors
+    /// If it is none of the files.
+    pub fn text(&self, file: &Path) -> Result<&str, String> {
+        let text = self.files.get(file).map(String::as_str);
+        text.ok_or_else(|| format!("{}: no file of {DIRECTORY} has this name", file.display()))
+    }
+
     /// Writes all files.
     ///
     /// # Errors
