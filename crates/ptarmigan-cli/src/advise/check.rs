@@ -187,7 +187,15 @@ impl After {
                     let shared = advice[other].details.expect.iter().find(|e| same(e, expect));
                     shared.map(|e| (other + 1, e.saving()))
                 });
-                self.figure(expect, &others.collect::<Vec<_>>(), open[number], before)
+                // Its cases are gone: it was carried out, or another piece that leaves none.
+                let state = if open[number] {
+                    Carried::No
+                } else if left[number].cases.is_some_and(|cases| cases <= WITHIN) {
+                    Carried::Wholly
+                } else {
+                    Carried::Maybe
+                };
+                self.figure(expect, &others.collect::<Vec<_>>(), state, before)
             });
             let figures: Vec<CheckedFigure> = figures.collect();
             let result = together(figures.iter().map(|figure| figure.result));
@@ -236,7 +244,7 @@ impl After {
         &self,
         expect: &Expect,
         others: &[(usize, f64)],
-        open: bool,
+        carried: Carried,
         before: &First<'_>,
     ) -> CheckedFigure {
         let recorded = match self.not_comparable(expect, before) {
@@ -256,13 +264,16 @@ impl After {
             Ok(recorded) => recorded,
         };
         let checked = CheckedFigure { recorded: Some(recorded), ..checked };
-        if open {
+        if carried == Carried::No {
             return CheckedFigure { result: Holds::NotCarriedOut, ..checked };
         }
         let with_pieces: Vec<usize> = others.iter().map(|(number, _)| *number).collect();
         let savings: Vec<f64> = others.iter().map(|(_, saving)| *saving).collect();
         let checked = CheckedFigure { with_pieces, ..checked };
-        match judge(expect.saving(), &savings, expect.without - recorded) {
+        let saved = expect.without - recorded;
+        let alone = || Some(off(expect.saving(), expect.saving(), saved)).filter(|by| by.abs() <= WITHIN);
+        let beside = judge(expect.saving(), &savings, saved);
+        match beside.or_else(|| alone().filter(|_| carried == Carried::Wholly)) {
             Some(missed_by) => {
                 let result = if missed_by.abs() <= WITHIN { Holds::Held } else { Holds::Missed };
                 CheckedFigure { missed_by: Some(missed_by), result, ..checked }
@@ -300,6 +311,15 @@ impl After {
             differ.then(|| format!("{name} was started {} in it, and {} before", times(is), times(was)))
         })
     }
+}
+
+/// Whether a piece of advice was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carried {
+    No,
+    Maybe,
+    /// It has no cases any more.
+    Wholly,
 }
 
 /// The part of a piece of advice that the second recording still gets.

@@ -4,8 +4,9 @@ use super::advice::{Advice, Rejected, To};
 use super::causes::{Causes, NOMINAL};
 use ptarmigan_term::{Count, Time};
 
-/// The part of the seconds by prices that counts beside recorded seconds.
-const PRICED: f64 = 0.8;
+/// The part of the seconds that counts of kinds with a price beside them: huge pages have prices of
+/// other memory, and memory that is kept is not there for others.
+const PRICED: (f64, [&str; 2]) = (0.8, ["huge-pages", "churn"]);
 /// Kinds of advice of which the saving is an upper bound.
 const AT_MOST: [&str; 1] = ["sharing-lost"];
 /// Kinds of advice that save memory for tables, not time.
@@ -29,8 +30,8 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Orders advice: by seconds saved, then by the part of the whole; upper bounds and advice that may
-/// be a loss last. Moves advice about a small cause to `rejected`.
+/// Orders advice: by seconds saved; upper bounds; advice that saves memory alone, by the part of
+/// the whole; and last advice that may be a loss. Moves advice about a small cause to `rejected`.
 pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Causes) {
     for one in advice.iter_mut().filter(|one| one.to == To::Program) {
         let part = one.saved.faults as f64 / one.without.faults.max(1) as f64;
@@ -68,14 +69,15 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
     let nominal = if causes.fault_seconds.is_none() { NOMINAL } else { 0.0 };
     let seconds = |one: &Advice| {
         let seconds = one.details.seconds.unwrap_or(0.0) + one.saved.faults.max(0) as f64 * nominal;
-        // Prices scatter. Where recorded time is about as much, other advice saves the same.
-        if one.kind == "huge-pages" { seconds * PRICED } else { seconds }
+        if PRICED.1.contains(&one.kind) { seconds * PRICED.0 } else { seconds }
     };
     advice.sort_by(|a, b| {
-        let certain = |one: &Advice| (one.details.uncertain, AT_MOST.contains(&one.kind));
-        let certain = certain(a).cmp(&certain(b));
+        let is_bound = |one: &Advice| AT_MOST.contains(&one.kind);
+        let class = |one: &Advice| {
+            (one.details.uncertain, one.to == To::Program && seconds(one) <= 0.0, is_bound(one))
+        };
         let time = || seconds(b).total_cmp(&seconds(a));
-        certain.then_with(time).then_with(|| b.value.total_cmp(&a.value))
+        class(a).cmp(&class(b)).then_with(time).then_with(|| b.value.total_cmp(&a.value))
     });
 }
 

@@ -258,3 +258,38 @@ fn shared_memory_that_is_mapped_again_costs_its_calls() {
     // Each length comes once.
     assert!(kinds(&aliases(1000)).is_empty());
 }
+
+#[test]
+fn memory_of_many_sizes_is_kept_in_pieces() {
+    let mut events = begin("sizes", None);
+    for at in 0..10 {
+        events.push((0, map(BASE + at * 1000, PAGES)));
+        events.extend(touches(BASE + at * 1000, PAGES));
+    }
+    events.extend((0..10).map(|at| (0, unmap(BASE + at * 1000, PAGES))));
+    let long = BASE + 100_000;
+    events.push((0, map(long, 6 * PAGES)));
+    events.extend(touches(long, 6 * PAGES));
+    let found = report("sizes", events);
+    assert_eq!(saved(&found), 600, "{found:#}");
+    assert!(figure(piece(&found, "churn")).contains("at most 3.9 MiB instead of 3.9 MiB"), "{found:#}");
+}
+
+#[test]
+fn memory_that_is_unmapped_in_parts_is_not_of_malloc() {
+    let trimmed = |name: &str| {
+        let mut events = begin(name, Some(Runtime::Glibc));
+        for round in 0..10 {
+            let start = BASE + round * 5000;
+            events.push((0, map(start, 3 * PAGES)));
+            events.push((0, unmap(start, PAGES)));
+            events.push((0, unmap(start + 2 * PAGES, PAGES)));
+            events.extend(touches(start + PAGES, PAGES));
+            events.push((0, unmap(start + PAGES, PAGES)));
+        }
+        let found = report(name, events);
+        piece(&found, "churn")["how"].as_str().expect("a text").to_owned()
+    };
+    assert!(trimmed("aligned").starts_with("keep mappings in a pool"));
+    assert!(trimmed("mono").starts_with("Mono maps objects"));
+}

@@ -228,6 +228,10 @@ impl Bench<'_> {
         let build = match case.extension() {
             "c" => format!("{} -o {binary} {source}", case.build.as_deref().unwrap_or("cc -O1 -pthread")),
             "go" => format!("go build -o {binary} {source}"),
+            "cs" => {
+                said(&format!("mcs -out:{binary} {source}"))?;
+                return Ok(vec!["mono".to_owned(), binary]);
+            }
             "sh" => return Ok(vec!["bash".to_owned(), source]),
             "js" => return Ok(vec!["node".to_owned(), source]),
             "pl" => return Ok(vec!["perl".to_owned(), source]),

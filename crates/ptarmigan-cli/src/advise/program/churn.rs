@@ -62,6 +62,8 @@ pub struct ChurnSaving {
     pub stacks: u64,
     /// Of these, reserves without permissions, which a C library's `malloc` does not map.
     pub reserves: u64,
+    /// Calls that unmap a part of what one call mapped, which `malloc` does not do.
+    pub cuts: u64,
 }
 
 /// Files and shared memory that a program unmaps and maps again, maybe another part of it.
@@ -90,6 +92,8 @@ struct SpaceMemory {
     heap: Option<Heap>,
     /// Mappings of files and shared memory that were unmapped, by their length.
     unmapped: HashMap<u64, u64>,
+    /// The lengths of private mappings, by their first page.
+    made: HashMap<u64, u64>,
 }
 
 /// The heap that `brk` grows, in pages.
@@ -137,6 +141,7 @@ impl ChurnSaving {
         self.taken += other.taken;
         self.stacks += other.stacks;
         self.reserves += other.reserves;
+        self.cuts += other.cuts;
         for (call, n) in &other.calls {
             *self.calls.entry(*call).or_default() += n;
         }
@@ -208,6 +213,16 @@ impl SpaceMemory {
         self.written.take(start, pages);
         let places = self.pool.places(start, pages);
         (gone, places.into_iter().map(|place| self.empty(place)).sum())
+    }
+
+    /// Places a new range in kept memory: in one piece, or in several if more is kept than the
+    /// program uses.
+    fn reuse(&mut self, start: u64, pages: u64) -> Option<Vec<(Place, Option<Prot>)>> {
+        if let Some((at, prot)) = self.pool.reuse(start, pages) {
+            return Some(vec![(Place { start: at, pages }, prot)]);
+        }
+        let kept_is_most = self.pool.kept_pages() > self.touched.len();
+        kept_is_most.then(|| self.pool.reuse_pieces(start, pages))?
     }
 
     /// Takes the pages of a place away. Returns how many.
@@ -349,7 +364,12 @@ impl Churn {
 
     fn call(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) {
         let calls = match *kind {
-            Kind::Munmap { .. } => self.give_up(seen, kind, true),
+            Kind::Munmap { start, pages } => {
+                let memory = self.spaces.entry(seen.space).or_default();
+                let is_whole = memory.made.remove(&start) == Some(pages);
+                self.programs.entry(seen.program).or_default().cuts += u64::from(!is_whole);
+                self.give_up(seen, kind, true)
+            }
             Kind::Madvise { advice, .. } if i32::from(advice) == libc::MADV_DONTNEED => {
                 self.give_up(seen, kind, false)
             }
@@ -435,13 +455,17 @@ impl Churn {
             return places.into_iter().map(|place| kind.with_range(place.start, place.pages)).collect();
         }
         let memory = self.spaces.entry(seen.space).or_default();
-        if fit && let Some((at, has)) = memory.pool.reuse(start, pages) {
+        if fit {
+            memory.made.insert(start, pages);
+        }
+        if fit && let Some(pieces) = memory.reuse(start, pages) {
             let comes = self.programs.entry(seen.program).or_default();
             let stack = flags.0 & MapFlags::NO_HUGE != 0;
             comes.taken += 1;
             comes.stacks += u64::from(stack);
             comes.reserves += u64::from(!stack && wanted == Prot(0));
-            return if has == Some(wanted) { Vec::new() } else { vec![protect(Place { start: at, pages })] };
+            let other = pieces.into_iter().filter(|(_, has)| *has != Some(wanted));
+            return other.map(|(place, _)| protect(place)).collect();
         }
         if (has(MapFlags::SHARED) || !has(MapFlags::ANON))
             && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
@@ -461,6 +485,9 @@ impl Churn {
     fn mremap(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) -> Vec<Kind> {
         let &Kind::Mremap { from, old_pages, keep, to, new_pages } = kind else { return vec![*kind] };
         let memory = self.spaces.entry(seen.space).or_default();
+        if memory.made.remove(&from) == Some(old_pages) {
+            memory.made.insert(to, new_pages);
+        }
         let places = memory.pool.places(from, old_pages.max(1));
         let &[place] = places.as_slice() else {
             // One call cannot move memory that lies in several places.

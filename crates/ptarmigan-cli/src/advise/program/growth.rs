@@ -10,9 +10,9 @@
 //!   moved      mremap A B  ─                 ─          fault in B for what is new
 //! ```
 //!
-//! A program that has two buffers and fills them in turns looks alike for one step. So a step is one
+//! A program that has two buffers and fills them in turns looks alike for one step. So a step counts
 //! only if the longer mapping is the last one that was made, and has pages as far as the shorter
-//! one went, and not much farther; and steps count in chains.
+//! one went, and not much farther; and a chain has several steps.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
 use ptarmigan::addr::VirtRange;

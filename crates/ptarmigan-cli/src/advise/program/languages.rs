@@ -1,7 +1,7 @@
 //! Words for the ways in which programs start children, in the language of a program.
 //!
-//! Only ways that the documentation of a language describes are named. Ruby has no note of its own
-//! in a recording and is known by its name.
+//! Only ways that the documentation of a language describes are named. Ruby and Perl have no note of
+//! their own in a recording and are known by their names.
 use crate::advise::facts::ProgramFacts;
 use ptarmigan_trace::Runtime;
 use std::collections::BTreeSet;
@@ -19,6 +19,8 @@ pub enum Language {
     Python,
     /// Ruby.
     Ruby,
+    /// Perl.
+    Perl,
 }
 
 impl Language {
@@ -34,6 +36,8 @@ impl Language {
             Language::Python
         } else if named(&["ruby", "puma", "unicorn"]) {
             Language::Ruby
+        } else if named(&["perl"]) {
+            Language::Perl
         } else {
             Language::C
         }
@@ -58,6 +62,9 @@ impl Language {
             Language::Ruby => {
                 "Ruby: start the programs from a small helper process that is forked before memory grows."
             }
+            Language::Perl => {
+                "Perl: start the programs from a small helper process that is forked before memory grows."
+            }
         }
     }
 
@@ -72,7 +79,7 @@ impl Language {
                 "Python: multiprocessing.set_start_method(\"forkserver\"), or start the pool before the data \
                  is loaded; gc.freeze() before the fork saves copies, not the fork."
             }
-            Language::Java | Language::Node | Language::Ruby => {
+            Language::Java | Language::Node | Language::Ruby | Language::Perl => {
                 "fork the children before the memory is filled, or from a small process that is started \
                  first."
             }
@@ -104,7 +111,9 @@ impl Language {
                  whole size first (C++: reserve(), Rust: with_capacity())."
             }
             Language::Python => "Python: collect the parts in a list and join them once (numpy.concatenate).",
-            Language::Java | Language::Node | Language::Ruby => "reserve the whole size first.",
+            Language::Java | Language::Node | Language::Ruby | Language::Perl => {
+                "reserve the whole size first."
+            }
         }
     }
 
@@ -156,6 +165,7 @@ mod tests {
         assert_eq!(of("gunicorn", &[Runtime::Glibc, Runtime::Python]), Language::Python);
         assert_eq!(of("python3.11", &[]), Language::Python);
         assert_eq!(of("node", &[]), Language::Node);
+        assert_eq!(of("perl", &[Runtime::Glibc]), Language::Perl);
         assert_eq!(of("server", &[Runtime::Glibc]), Language::C);
     }
 

@@ -89,6 +89,25 @@ impl Pool {
         Some((at, prot))
     }
 
+    /// Places a new range in the largest kept ranges, as an allocator that hands out what it has
+    /// instead of mapping more. Returns the pieces with their permissions; `None` if there is less.
+    pub fn reuse_pieces(&mut self, start: u64, pages: u64) -> Option<Vec<(Place, Option<Prot>)>> {
+        if self.kept_pages < pages {
+            return None;
+        }
+        let (mut pieces, mut done) = (Vec::new(), 0);
+        while done < pages {
+            let &(length, at) = self.by_length.last()?;
+            let prot = self.kept.around(at)?.1;
+            let piece = Place { start: at, pages: length.min(pages - done) };
+            self.evict(at, piece.pages);
+            self.lies(start + done, piece.pages, at);
+            done += piece.pages;
+            pieces.push((piece, prot));
+        }
+        Some(pieces)
+    }
+
     /// Places a new range that no kept memory is for: where it was recorded, or at a fresh place if
     /// something lies there. Returns the place.
     pub fn place(&mut self, start: u64, pages: u64) -> u64 {
@@ -196,6 +215,18 @@ mod tests {
         assert_eq!(pool.reuse(900, 8), Some((200, Some(RW))), "the smallest that is large enough");
         assert_eq!((pool.page(903), pool.page(120), pool.page(908)), (203, 120, 908));
         assert_eq!(pool.reuse(500, 26), None, "20 and 25 pages are left");
+    }
+
+    #[test]
+    fn memory_is_handed_out_in_pieces_the_largest_first() {
+        let mut pool = Pool::default();
+        pool.keep(100, 20, Some(RW));
+        pool.keep(200, 30, None);
+        assert_eq!(pool.reuse_pieces(900, 51), None, "50 pages are kept");
+        let pieces = pool.reuse_pieces(900, 40).expect("50 pages are kept");
+        assert_eq!(pieces, [(place(200, 30), None), (place(100, 10), Some(RW))]);
+        assert_eq!(pool.places(900, 40), [place(200, 30), place(100, 10)]);
+        assert_eq!(pool.kept_pages(), 10);
     }
 
     #[test]

@@ -31,8 +31,13 @@ pub fn unknown_heap() -> String {
 }
 
 /// Returns the runtime or allocator that maps the memory of a program and decides where it is, as a
-/// part of a sentence.
-pub fn lays_out(runtimes: &BTreeSet<Runtime>) -> Option<&'static str> {
+/// part of a sentence. Ruby and Mono have no note in a recording and are known by their names.
+pub fn lays_out(name: &str, runtimes: &BTreeSet<Runtime>) -> Option<&'static str> {
+    match name {
+        "ruby" => return Some("Ruby's collector"),
+        "mono" | "mono-sgen" => return Some("Mono's collector"),
+        _ => {}
+    }
     let known = [
         (Runtime::Jvm, "the Java virtual machine"),
         (Runtime::Go, "Go's runtime"),
@@ -80,6 +85,10 @@ pub fn switch(owner: Runtime, heap: bool) -> String {
 }
 
 const POOL: &str = "keep mappings in a pool and hand them out again instead of munmap and mmap";
+
+/// How Mono keeps memory: none of the variables of its collector changes the faults.
+pub const MONO: &str = "Mono maps objects of more than 8,000 bytes itself, and unmaps them after a collection: use arrays \
+     again (System.Buffers.ArrayPool)";
 
 /// Memory that a program gives back and takes again.
 #[derive(Clone, Copy, Debug)]

@@ -37,7 +37,8 @@ impl Look<'_> {
         programs.retain(|program, comes| {
             let many = self.are_many(*program, comes.faults);
             let often = comes.calls.values().sum::<u64>() >= LEAST;
-            self.is_users(*program) && (many || often && self.counts(self.call_seconds(*program, comes)))
+            self.is_users(*program)
+                && (many || often && self.counts(self.call_seconds(*program, &comes.calls)))
         });
         if programs.is_empty() {
             let reason = match all {
@@ -64,7 +65,8 @@ impl Look<'_> {
         }
         let named: Vec<String> =
             calls.iter().map(|(call, n)| format!("{} {}", Count(*n), call.name())).collect();
-        let seconds: f64 = programs.iter().map(|(program, comes)| self.call_seconds(*program, comes)).sum();
+        let seconds: f64 =
+            programs.iter().map(|(program, comes)| self.call_seconds(*program, &comes.calls)).sum();
         let giver = [Call::Munmap, Call::Madvise, Call::Brk]
             .into_iter()
             .max_by_key(|call| calls.get(call).copied().unwrap_or_default())
@@ -131,7 +133,7 @@ impl Look<'_> {
         }
         let seconds = |program: usize, times: u64| {
             let calls = BTreeMap::from([(Call::Mmap, times), (Call::Munmap, times)]);
-            self.call_seconds(program, &ChurnSaving { calls, ..ChurnSaving::default() })
+            self.call_seconds(program, &calls)
         };
         counts
             .retain(|program, (times, ..)| self.is_users(*program) && self.counts(seconds(*program, *times)));
@@ -187,6 +189,11 @@ impl Look<'_> {
         let longest = programs.values().map(|saving| saving.longest).max().unwrap_or_default();
         let shares = self.shares(programs.iter().map(|(program, saving)| (*program, saving.faults, None)));
         let grown = programs.keys().map(|program| &self.facts.programs[*program]);
+        // The calls that take the pages of the shorter ones away.
+        let freed = |(program, saving): (&usize, &GrowthSaving)| {
+            self.call_seconds(*program, &BTreeMap::from([(Call::Munmap, saving.steps)]))
+        };
+        let seconds: f64 = programs.iter().map(freed).sum();
         let caller = self.caller(&shares, Cause::Call(Call::Mmap));
         self.weigh(Proposal {
             kind: GROWTH,
@@ -206,7 +213,7 @@ impl Look<'_> {
                 .rewrite(self.recorded.trace(), |number| programs.contains_key(&self.facts.program(number))),
             faults_as_calls: 0,
             details: Details { programs: shares, caller, ..Details::default() },
-            seconds: None,
+            seconds: Some(seconds).filter(|_| self.facts.timed),
             seconds_of: None,
             raises_peak: false,
             tables_made_again: false,
@@ -219,14 +226,14 @@ impl Look<'_> {
         faults >= LEAST && faults as f64 >= self.facts.programs[program].faults as f64 * LEAST_PART
     }
 
-    /// Returns the seconds of the calls that a program does not make if it keeps its memory.
-    fn call_seconds(&self, program: usize, comes: &ChurnSaving) -> f64 {
+    /// Returns the seconds of so many calls of a program, as long as its others.
+    fn call_seconds(&self, program: usize, calls: &BTreeMap<Call, u64>) -> f64 {
         let timed = &self.facts.programs[program].calls;
         let of = |(call, n): (&Call, &u64)| {
             let time = timed.get(call).copied().unwrap_or_default();
             time.ns as f64 / 1e9 * (*n as f64 / time.times.max(1) as f64).min(1.0)
         };
-        comes.calls.iter().map(of).sum()
+        calls.iter().map(of).sum()
     }
 
     fn how_to_keep(&self, program: usize, comes: &ChurnSaving) -> String {
@@ -236,12 +243,16 @@ impl Look<'_> {
         let memory = Returning {
             heap,
             stacks: most(comes.stacks),
-            own: most(comes.reserves),
+            own: most(comes.reserves)
+                || comes.cuts * 2 > comes.calls.get(&Call::Munmap).copied().unwrap_or_default(),
             advised: comes.calls.get(&Call::Madvise).is_some_and(|n| *n * 2 > comes.calls.values().sum()),
             longest: comes.longest,
             kept: comes.kept,
         };
-        let owner = switches::owner(&self.facts.programs[program].runtimes, heap);
-        switches::keep(owner, memory)
+        let facts = &self.facts.programs[program];
+        if facts.name.starts_with("mono") && memory.own {
+            return switches::MONO.to_owned();
+        }
+        switches::keep(switches::owner(&facts.runtimes, heap), memory)
     }
 }

@@ -130,7 +130,7 @@ impl Look<'_> {
             }
         } else {
             // A runtime that maps all memory of a program has laid it out, not the program.
-            let layer = |number: u32| switches::lays_out(runtimes(number));
+            let layer = |number: u32| switches::lays_out(self.facts.name(number), runtimes(number));
             let theirs: BTreeSet<String> = found
                 .programs
                 .keys()
