@@ -1,5 +1,5 @@
 /* Symptom: a program shows 1 TB of virtual memory.
- * No cure is needed: addresses that are only reserved have no tables.
+ * Cure: not needed, because addresses that are only reserved have no tables.
  * Thread: kmonad/kmonad#138 */
 #include "complaint.h"
 

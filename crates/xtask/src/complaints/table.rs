@@ -173,7 +173,7 @@ mod tests {
     fn the_page_says_which_cases_are_open() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let page = std::fs::read_to_string(root.join("docs/complaints.md")).unwrap();
-        let (answered, open) = page.split_once("## Not answered yet").unwrap();
+        let (answered, open) = page.split_once("## Not answered yet").unwrap_or((&page, ""));
         for case in Cases::read(&root.join(HOME).join(LIST)).unwrap().case {
             let part = if case.open.is_some() { open } else { answered };
             let named = part.lines().any(|l| l.starts_with('|') && l.contains(&format!("`{}`", case.name())));
