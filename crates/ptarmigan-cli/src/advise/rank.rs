@@ -30,8 +30,9 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Orders advice: by seconds saved; upper bounds; advice that saves memory alone, by the part of
-/// the whole; and last advice that may be a loss. Moves advice about a small cause to `rejected`.
+/// Orders advice: by seconds saved, then by the part of the whole; upper bounds, and behind them
+/// advice that saves memory alone; advice that may be a loss last. Moves advice about a small cause
+/// to `rejected`.
 pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Causes) {
     for one in advice.iter_mut().filter(|one| one.to == To::Program) {
         let part = one.saved.faults as f64 / one.without.faults.max(1) as f64;
@@ -71,11 +72,11 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
         let seconds = one.details.seconds.unwrap_or(0.0) + one.saved.faults.max(0) as f64 * nominal;
         if PRICED.1.contains(&one.kind) { seconds * PRICED.0 } else { seconds }
     };
+    let is_bound = |one: &Advice| AT_MOST.contains(&one.kind);
+    let bounds = advice.iter().any(is_bound);
     advice.sort_by(|a, b| {
-        let is_bound = |one: &Advice| AT_MOST.contains(&one.kind);
-        let class = |one: &Advice| {
-            (one.details.uncertain, one.to == To::Program && seconds(one) <= 0.0, is_bound(one))
-        };
+        let late = |one: &Advice| is_bound(one) || bounds && MEMORY.contains(&one.kind);
+        let class = |one: &Advice| (one.details.uncertain, late(one));
         let time = || seconds(b).total_cmp(&seconds(a));
         class(a).cmp(&class(b)).then_with(time).then_with(|| b.value.total_cmp(&a.value))
     });
@@ -170,6 +171,16 @@ mod tests {
         let (kinds, rejected) = order(all, &Causes::default());
         assert_eq!(kinds, ["pooler", "vfork", "empty-tables", "sparse-layout", "huge-pages"]);
         assert!(rejected.is_empty());
+    }
+
+    #[test]
+    fn an_upper_bound_stands_before_advice_that_saves_memory_alone() {
+        let all = vec![
+            advice("sparse-layout", None, 0.9),
+            advice("sharing-lost", Some(0.1), 0.2),
+            advice("vfork", Some(0.05), 0.1),
+        ];
+        assert_eq!(order(all, &Causes::default()).0, ["vfork", "sharing-lost", "sparse-layout"]);
     }
 
     #[test]
