@@ -54,6 +54,8 @@ pub struct ProgramFacts {
     pub faults: u64,
     /// Forks that copy the address space.
     pub forks: u64,
+    /// Threads that were started.
+    pub threads: u64,
     /// Linux's counts of tables, added up over the ends of address spaces. `None` without such a
     /// count.
     pub tables_at_end: Option<u64>,
@@ -350,6 +352,7 @@ impl Walk<'_> {
                 self.forks.insert(event, (number, ForkFacts { program: 0, child, ns: None }));
                 self.pending.insert(task, event);
             }
+            Kind::Clone { kind: CloneKind::Share, .. } => of.facts.threads += 1,
             Kind::Note(note) => self.note(task, number, note),
             _ => {}
         }
@@ -421,8 +424,12 @@ impl Walk<'_> {
             });
             let sum = &mut facts.programs[at];
             let ProgramFacts {
+                name: _,
+                starts: _,
+                starts_itself: _,
                 faults,
                 forks,
+                threads,
                 tables_at_end,
                 calls,
                 runtimes,
@@ -431,14 +438,14 @@ impl Walk<'_> {
                 waits,
                 preempted,
                 callers,
-                ..
             } = one.facts;
             sum.waits += waits;
             sum.preempted += preempted;
             sum.starts += u64::from(one.started);
             let by_itself = one.starter > 0 && facts.of_number.get(one.starter as usize) == Some(&at);
             sum.starts_itself += u64::from(one.started && by_itself);
-            (sum.faults, sum.forks) = (sum.faults + faults, sum.forks + forks);
+            (sum.faults, sum.forks, sum.threads) =
+                (sum.faults + faults, sum.forks + forks, sum.threads + threads);
             sum.cpu = (sum.cpu.0 + cpu.0, sum.cpu.1 + cpu.1);
             if let Some(tables) = tables_at_end {
                 *sum.tables_at_end.get_or_insert(0) += tables;

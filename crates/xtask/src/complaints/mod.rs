@@ -234,6 +234,7 @@ impl Bench<'_> {
             }
             "sh" => return Ok(vec!["bash".to_owned(), source]),
             "js" => return Ok(vec!["node".to_owned(), source]),
+            "php" => return Ok(vec!["php".to_owned(), source]),
             "pl" => return Ok(vec!["perl".to_owned(), source]),
             "java" => {
                 let dir = self.recorder.dir().display().to_string();

@@ -34,6 +34,8 @@ enum Change {
     Fault(u64),
     /// Other calls; an empty list leaves the recorded one out.
     Calls(Vec<Kind>),
+    /// Calls before the fault; the page lies elsewhere, or is there.
+    Retaken(Vec<Kind>, Option<u64>),
 }
 
 /// An event that differs, or is left out, in a program that keeps its memory.
@@ -92,8 +94,16 @@ struct SpaceMemory {
     heap: Option<Heap>,
     /// Mappings of files and shared memory that were unmapped, by their length.
     unmapped: HashMap<u64, u64>,
-    /// The lengths of private mappings, by their first page.
-    made: HashMap<u64, u64>,
+    /// Private mappings by their first page.
+    made: BTreeMap<u64, Made>,
+}
+
+/// A private mapping that one call made, without what was cut off at its ends.
+#[derive(Clone, Copy)]
+struct Made {
+    pages: u64,
+    /// It took no kept memory, and has had no fault.
+    is_fresh: bool,
 }
 
 /// The heap that `brk` grows, in pages.
@@ -161,6 +171,10 @@ fn keeps(area: &Area) -> bool {
     !unfit.into_iter().any(|flag| area.flags.has(flag))
 }
 
+fn protect(Place { start, pages }: Place, prot: Prot) -> Kind {
+    Kind::Mprotect { start, pages, prot }
+}
+
 fn prot(area: &Area) -> Prot {
     Prot((area.flags.0 & AreaFlags::PERMISSIONS.0) as u8)
 }
@@ -225,6 +239,49 @@ impl SpaceMemory {
         kept_is_most.then(|| self.pool.reuse_pieces(start, pages))?
     }
 
+    /// Returns the private mapping that a page lies in: its first page.
+    fn made_around(&self, page: u64) -> Option<(u64, Made)> {
+        let (start, made) = self.made.range(..=page).next_back()?;
+        (page - start < made.pages).then_some((*start, *made))
+    }
+
+    /// A range is unmapped. Returns whether it was a whole mapping.
+    fn cut(&mut self, start: u64, pages: u64) -> bool {
+        let Some((first, made)) = self.made_around(start) else { return false };
+        self.made.remove(&first);
+        let (end, cut) = (first + made.pages, start.saturating_add(pages));
+        let rest = match (first == start, cut >= end) {
+            (true, true) => return cut == end,
+            (true, false) => cut..end,
+            (false, true) => first..start,
+            // Two mappings are left: neither is one that is handed out.
+            (false, false) => return false,
+        };
+        self.made.insert(rest.start, Made { pages: rest.end - rest.start, ..made });
+        false
+    }
+
+    /// The first fault in a mapping: what is left of it takes kept memory, if it fits now. Returns
+    /// the calls that the program makes instead of using the recorded place.
+    ///
+    /// A program that needs aligned memory maps more and unmaps both ends, so a mapping has its
+    /// length only when it is used.
+    fn retake(&mut self, page: u64, wanted: Prot) -> Option<Vec<Kind>> {
+        let (start, made) = self.made_around(page).filter(|(_, made)| made.is_fresh)?;
+        let Made { pages, .. } = made;
+        self.made.insert(start, Made { is_fresh: false, ..made });
+        let old = self.pool.places(start, pages);
+        let mut there = old.iter().flat_map(|place| self.there.within(place.start, place.pages));
+        if there.next().is_some() {
+            return None;
+        }
+        let pieces = self.reuse(start, pages)?;
+        let gone = old.into_iter().map(|Place { start, pages }| Kind::Munmap { start, pages });
+        let other = pieces.into_iter().filter(|(_, has)| *has != Some(wanted));
+        let open = other.map(|(place, _)| protect(place, wanted));
+        Some(gone.chain(open).collect())
+    }
+
     /// Takes the pages of a place away. Returns how many.
     fn empty(&mut self, Place { start, pages }: Place) -> u64 {
         self.back.take(start, pages);
@@ -275,21 +332,29 @@ impl Churn {
 
     fn fault(&mut self, seen: &SpaceOperation<'_>, page: u64, flags: FaultFlags) {
         let memory = self.spaces.entry(seen.space).or_default();
+        let refused = flags.0 & FaultFlags::REFUSED != 0;
+        let area = seen.look.area(page << PAGE).filter(|area| keeps(area) && !refused);
+        let retaken = area.and_then(|area| memory.retake(page, prot(&area)));
         let at = memory.pool.page(page);
-        let private = seen.look.area(page << PAGE).is_some_and(|area| keeps(&area));
-        if private && flags.0 & FaultFlags::REFUSED == 0 {
+        let mut spared = false;
+        if area.is_some() {
             let write = flags.may_write(self.access_unknown);
-            let spared = memory.comes_back(page, write);
+            spared = memory.comes_back(page, write);
             let in_heap = memory.heap.is_some_and(|heap| (heap.start..heap.end).contains(&page));
             self.arrive(seen.space, page..page + 1, write);
-            if spared {
+            if spared || retaken.is_some() {
                 let comes = self.programs.entry(seen.program).or_default();
-                (comes.faults, comes.in_heap) = (comes.faults + 1, comes.in_heap + u64::from(in_heap));
-                return self.change(seen, Change::NoFault);
+                (comes.faults, comes.in_heap) =
+                    (comes.faults + u64::from(spared), comes.in_heap + u64::from(spared && in_heap));
+                comes.taken += u64::from(retaken.is_some());
             }
         }
-        if at != page {
-            self.change(seen, Change::Fault(at));
+        let fault = (!spared).then_some(at);
+        match (retaken, fault) {
+            (Some(calls), fault) => self.change(seen, Change::Retaken(calls, fault)),
+            (None, None) => self.change(seen, Change::NoFault),
+            (None, Some(at)) if at != page => self.change(seen, Change::Fault(at)),
+            (None, Some(_)) => {}
         }
     }
 
@@ -326,7 +391,11 @@ impl Churn {
         let parts = parts(seen, start, pages);
         let memory = self.spaces.entry(seen.space).or_default();
         let has_pages = |(part, area): &Part| {
-            area.is_some_and(|area| keeps(&area)) && !memory.touched.within(part.start, part.pages).is_empty()
+            // As recorded, or given back before and kept.
+            let mut kept = memory.pool.places(part.start, part.pages).into_iter();
+            area.is_some_and(|area| keeps(&area))
+                && (!memory.touched.within(part.start, part.pages).is_empty()
+                    || kept.any(|place| !memory.there.within(place.start, place.pages).is_empty()))
         };
         let keeps_parts = parts.iter().any(has_pages);
         for (part, area) in parts {
@@ -365,8 +434,7 @@ impl Churn {
     fn call(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) {
         let calls = match *kind {
             Kind::Munmap { start, pages } => {
-                let memory = self.spaces.entry(seen.space).or_default();
-                let is_whole = memory.made.remove(&start) == Some(pages);
+                let is_whole = self.spaces.entry(seen.space).or_default().cut(start, pages);
                 self.programs.entry(seen.program).or_default().cuts += u64::from(!is_whole);
                 self.give_up(seen, kind, true)
             }
@@ -438,7 +506,6 @@ impl Churn {
             | MapFlags::SEGMENT;
         let fit = has(MapFlags::ANON) && !has(unfit);
         let over = seen.look.area(start << PAGE).is_some();
-        let protect = |place: Place| Kind::Mprotect { start: place.start, pages: place.pages, prot: wanted };
         if over {
             // It takes the place of other memory. Its pages go, or stay for the new one.
             let left = match fit {
@@ -448,24 +515,26 @@ impl Churn {
             let memory = self.spaces.entry(seen.space).or_default();
             let places = memory.pool.places(start, pages);
             if left.is_empty() {
-                return places.into_iter().map(protect).collect();
+                return places.into_iter().map(|place| protect(place, wanted)).collect();
             }
             places.iter().for_each(|place| memory.pool.evict(place.start, place.pages));
             self.lose(seen.space, start, pages);
             return places.into_iter().map(|place| kind.with_range(place.start, place.pages)).collect();
         }
         let memory = self.spaces.entry(seen.space).or_default();
+        let pieces = if fit { memory.reuse(start, pages) } else { None };
         if fit {
-            memory.made.insert(start, pages);
+            let is_fresh = pieces.is_none() && !has(MapFlags::POPULATE);
+            memory.made.insert(start, Made { pages, is_fresh });
         }
-        if fit && let Some(pieces) = memory.reuse(start, pages) {
+        if let Some(pieces) = pieces {
             let comes = self.programs.entry(seen.program).or_default();
             let stack = flags.0 & MapFlags::NO_HUGE != 0;
             comes.taken += 1;
             comes.stacks += u64::from(stack);
             comes.reserves += u64::from(!stack && wanted == Prot(0));
             let other = pieces.into_iter().filter(|(_, has)| *has != Some(wanted));
-            return other.map(|(place, _)| protect(place)).collect();
+            return other.map(|(place, _)| protect(place, wanted)).collect();
         }
         if (has(MapFlags::SHARED) || !has(MapFlags::ANON))
             && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
@@ -485,8 +554,8 @@ impl Churn {
     fn mremap(&mut self, seen: &SpaceOperation<'_>, kind: &Kind) -> Vec<Kind> {
         let &Kind::Mremap { from, old_pages, keep, to, new_pages } = kind else { return vec![*kind] };
         let memory = self.spaces.entry(seen.space).or_default();
-        if memory.made.remove(&from) == Some(old_pages) {
-            memory.made.insert(to, new_pages);
+        if memory.cut(from, old_pages) {
+            memory.made.insert(to, Made { pages: new_pages, is_fresh: false });
         }
         let places = memory.pool.places(from, old_pages.max(1));
         let &[place] = places.as_slice() else {
@@ -559,6 +628,12 @@ impl Churn {
                 (Change::NoFault, _) => {}
                 (Change::Fault(page), PackedKind::Fault { flags, .. }) => edit.fault(step, *page, flags),
                 (Change::Fault(_), _) => edit.keep(step),
+                (Change::Retaken(calls, to), what) => {
+                    calls.iter().for_each(|kind| edit.call(step, *kind));
+                    if let (Some(page), PackedKind::Fault { flags, .. }) = (to, what) {
+                        edit.fault(step, *page, flags);
+                    }
+                }
                 (Change::Calls(calls), _) => calls.iter().for_each(|kind| edit.call(step, *kind)),
             }
         }

@@ -84,19 +84,40 @@ pub fn switch(owner: Runtime, heap: bool) -> String {
     }
 }
 
+/// More bytes than the stacks that glibc keeps without a switch: 40 MiB.
+const STACK_CACHE: u64 = 64 << 20;
+
 const POOL: &str = "keep mappings in a pool and hand them out again instead of munmap and mmap";
 
-/// How Mono keeps memory: none of the variables of its collector changes the faults.
-pub const MONO: &str = "Mono maps objects of more than 8,000 bytes itself, and unmaps them after a collection: use arrays \
-     again (System.Buffers.ArrayPool)";
+/// Returns how a program keeps memory that it maps itself and that has a runtime without a note in
+/// a recording: the start of its name tells.
+pub fn keep_by_name(name: &str) -> Option<&'static str> {
+    let known = [
+        // None of the variables of its collector changes the faults.
+        (
+            "mono",
+            "Mono maps objects of more than 8,000 bytes itself, and unmaps them after a collection: use \
+             arrays again (System.Buffers.ArrayPool)",
+        ),
+        (
+            "php",
+            "PHP maps values of 2 MiB and more itself, and unmaps each: work in smaller pieces, or leave memory \
+             to malloc, which keeps it (USE_ZEND_ALLOC=0 and \
+             GLIBC_TUNABLES=glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=134217728)",
+        ),
+    ];
+    known.into_iter().find_map(|(start, words)| name.starts_with(start).then_some(words))
+}
 
 /// Memory that a program gives back and takes again.
 #[derive(Clone, Copy, Debug)]
 pub struct Returning {
     /// `brk` shrinks the heap by it.
     pub heap: bool,
-    /// Stacks of threads.
+    /// Stacks.
     pub stacks: bool,
+    /// The program starts threads.
+    pub threads: bool,
     /// The program reserves it and opens parts of it.
     pub own: bool,
     /// `madvise` gives most of it back.
@@ -109,7 +130,7 @@ pub struct Returning {
 
 /// Returns how an owner keeps memory that the program frees, as a part of a sentence.
 pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
-    let Returning { heap, stacks, own, advised, longest, kept } = memory;
+    let Returning { heap, stacks, threads, own, advised, longest, kept } = memory;
     // malloc maps memory that is longer than the threshold, which has a bound of 32 MiB.
     let threshold = longest.saturating_mul(2).next_power_of_two().max(32 << 20);
     let trim = kept.saturating_mul(2).next_power_of_two().max(threshold);
@@ -118,10 +139,16 @@ pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
          2.26 and later)"
     );
     match owner {
+        _ if stacks && !threads => {
+            "stacks of coroutines: keep them in a list, and use them again instead of munmap and mmap"
+                .to_owned()
+        }
+        // The C library empties the stack of a thread that ends, cached or not.
+        _ if stacks && advised => "stacks of threads: a pool of threads".to_owned(),
         _ if stacks => format!(
             "stacks of threads: a pool of threads, or GLIBC_TUNABLES=glibc.pthread.stack_cache_size={} (glibc \
              2.34 and later)",
-            kept.saturating_mul(2).next_power_of_two()
+            kept.saturating_mul(2).next_power_of_two().max(STACK_CACHE)
         ),
         Some(Runtime::Glibc | Runtime::Musl) | None if own => POOL.to_owned(),
         // free() does it for the arenas of threads alone.
@@ -139,6 +166,13 @@ pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
                 .to_owned()
         }
         Some(Runtime::Musl) => "musl's malloc has no switch: another allocator".to_owned(),
+        Some(Runtime::Jvm) => {
+            "the Java virtual machine: -Xms as large as -Xmx, so that the heap keeps its size".to_owned()
+        }
+        Some(Runtime::V8) => {
+            "Node.js: worker_threads that take one task after the other, instead of a new one for each"
+                .to_owned()
+        }
         _ => POOL.to_owned(),
     }
 }

@@ -237,21 +237,25 @@ impl Look<'_> {
     }
 
     fn how_to_keep(&self, program: usize, comes: &ChurnSaving) -> String {
-        let brks = comes.calls.get(&Call::Brk).copied().unwrap_or_default();
-        let heap = comes.in_heap * 2 > comes.faults || comes.taken == 0 && brks > 0;
+        let made = |call: Call| comes.calls.get(&call).copied().unwrap_or_default();
+        let all: u64 = comes.calls.values().sum();
+        let brks = made(Call::Brk);
+        let heap = comes.in_heap * 2 > comes.faults || comes.faults == 0 && brks * 2 > all;
+        let heap = heap || comes.taken == 0 && brks > 0;
         let most = |part: u64| !heap && part * 2 > comes.taken;
+        let (unmaps, others) = (made(Call::Munmap), made(Call::Madvise) + brks);
+        let facts = &self.facts.programs[program];
         let memory = Returning {
             heap,
             stacks: most(comes.stacks),
-            own: most(comes.reserves)
-                || comes.cuts * 2 > comes.calls.get(&Call::Munmap).copied().unwrap_or_default(),
-            advised: comes.calls.get(&Call::Madvise).is_some_and(|n| *n * 2 > comes.calls.values().sum()),
+            threads: facts.threads > 0,
+            own: most(comes.reserves) || !heap && unmaps > others && comes.cuts * 4 > unmaps,
+            advised: made(Call::Madvise) * 2 > all,
             longest: comes.longest,
             kept: comes.kept,
         };
-        let facts = &self.facts.programs[program];
-        if facts.name.starts_with("mono") && memory.own {
-            return switches::MONO.to_owned();
+        if let Some(words) = switches::keep_by_name(&facts.name).filter(|_| memory.own) {
+            return words.to_owned();
         }
         switches::keep(switches::owner(&facts.runtimes, heap), memory)
     }
