@@ -123,13 +123,16 @@ impl Saved {
     }
 
     /// Returns whether a change of the program pays: one count falls by at least a hundredth, and
-    /// by more than a handful, and no count rises by a hundredth.
+    /// by more than a handful, and no count rises by a hundredth, and of tables by a handful.
     pub fn pays(&self, without: &Figures) -> bool {
         let counts = self.counts(without);
         let falls = |(saved, of, least): &(i64, u64, i64)| {
             *saved >= *least && *saved as f64 >= *of as f64 * LEAST_SHARE
         };
-        let rises = |(saved, of, _): &(i64, u64, i64)| (*saved as f64) < -(*of as f64 * LEAST_SHARE);
+        let rises = |(saved, of, least): &(i64, u64, i64)| {
+            let few = if *least == LEAST_TABLES { *least } else { 0 };
+            -saved > few && (*saved as f64) < -(*of as f64 * LEAST_SHARE)
+        };
         counts.iter().any(falls) && !counts.iter().any(rises)
     }
 

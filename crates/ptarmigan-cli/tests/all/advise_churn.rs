@@ -75,6 +75,8 @@ fn switches_to_keep_memory_are_those_of_its_owner() {
     // Reserves without permissions are the program's, and stacks have a cache of their own.
     let slots = |flags: u16| {
         let mut events = begin("server", Some(Runtime::Glibc));
+        events.push((0, Kind::Clone { child: 1, kind: CloneKind::Share }));
+        events.push((1, Kind::Exit { last: false }));
         for _ in 0..10 {
             let flags = MapFlags(MapFlags::ANON | flags);
             events.push((0, Kind::Mmap { start: BASE, pages: 1024, prot: Prot(0), flags }));
@@ -87,7 +89,7 @@ fn switches_to_keep_memory_are_those_of_its_owner() {
         piece(&found, "churn")["how"].as_str().expect("a text").to_owned()
     };
     assert!(slots(0).starts_with("keep mappings in a pool"));
-    assert!(slots(MapFlags::NO_HUGE).contains("glibc.pthread.stack_cache_size=8388608 "));
+    assert!(slots(MapFlags::NO_HUGE).contains("glibc.pthread.stack_cache_size=67108864 "));
 }
 
 #[test]

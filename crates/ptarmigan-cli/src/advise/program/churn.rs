@@ -536,7 +536,9 @@ impl Churn {
             let other = pieces.into_iter().filter(|(_, has)| *has != Some(wanted));
             return other.map(|(place, _)| protect(place, wanted)).collect();
         }
-        if (has(MapFlags::SHARED) || !has(MapFlags::ANON))
+        // A private mapping of a file that is written has its changes, which a new one has not.
+        let is_of_file = !has(MapFlags::ANON) && wanted.0 & Prot::WRITE == 0;
+        if (has(MapFlags::SHARED) || is_of_file)
             && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
         {
             *left -= 1;

@@ -10,23 +10,24 @@
 //!   moved      mremap A B  ─                 ─          fault in B for what is new
 //! ```
 //!
-//! A program that has two buffers and fills them in turns looks alike for one step. So a step counts
-//! only if the longer mapping is the last one that was made, and has pages as far as the shorter
-//! one went, and not much farther; and a chain has several steps.
+//! A program that fills one buffer while it has another looks alike. So a step counts only if the
+//! longer mapping has the pages of the shorter one when that goes, and hardly any other, and if
+//! steps follow each other: the longer mapping of one is the shorter one of the next.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::{Trace, When};
 use ptarmigan_trace::{FaultFlags, Kind, MapFlags};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Steps of a chain before they count.
-const LEAST_STEPS: usize = 4;
+const LEAST_STEPS: usize = 2;
 /// The part of the shorter mapping's pages that the longer one has at least.
 const COPIED: f64 = 0.75;
-/// Faults beside the copy that the longer mapping has at most: a part of the copy, and a few pages
-/// in any case.
-const BESIDE: (f64, f64) = (0.125, 2.0);
+/// Pages behind the copy that the longer mapping has at most: the element that did not fit.
+const BEHIND: usize = 2;
+/// Mappings of a space that may get a copy, the last that were made.
+const NEWEST: usize = 16;
 
 /// The saving of one program.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,7 +71,7 @@ struct Array {
     steps: Vec<Step>,
 }
 
-/// The mapping of a space that was made last.
+/// A mapping of a space that may get a copy.
 struct Newest {
     made: u32,
     start: u64,
@@ -81,7 +82,7 @@ struct Newest {
 /// One address space.
 #[derive(Default)]
 struct SpaceArrays {
-    newest: Option<Newest>,
+    newest: VecDeque<Newest>,
     /// By the first page.
     arrays: BTreeMap<u64, Array>,
 }
@@ -102,30 +103,32 @@ impl SpaceArrays {
             return;
         };
         array.fault = event;
-        if let Some(newest) = self.newest.as_mut().filter(|newest| newest.start == *start) {
+        if let Some(newest) = self.newest.iter_mut().find(|newest| newest.start == *start) {
             newest.faults.push((page, event));
         }
     }
 
-    /// The mapping at `start` goes, of which `present` pages are there. Adds a step to the newest
-    /// one if that is its copy.
+    /// The mapping at `start` goes, of which `present` pages are there. Adds a step to the one that
+    /// is its copy, if there is one.
     fn grows(&mut self, seen: &SpaceOperation<'_>, start: u64, pages: u64, present: u64) -> Option<()> {
-        let newest = self.newest.take_if(|newest| newest.start != start)?;
-        let shorter = self.arrays.get(&start).filter(|array| array.pages == pages)?;
+        self.newest.retain(|newest| newest.start != start);
+        let shorter = self.arrays.get(&start).filter(|array| array.pages == pages && present > 0)?;
+        let is_copy = |newest: &Newest| {
+            let inside = newest.faults.iter().filter(|(page, _)| page - newest.start < pages).count();
+            shorter.fault < newest.made
+                && self.arrays.get(&newest.start).is_some_and(|longer| longer.pages > pages)
+                && inside as f64 >= present as f64 * COPIED
+                && newest.faults.len() - inside <= BEHIND
+        };
+        let newest = self.newest.remove(self.newest.iter().rposition(is_copy)?)?;
         let new_pages = self.arrays.get(&newest.start)?.pages;
-        let (copied, beside): (Vec<_>, Vec<_>) =
-            newest.faults.iter().partition(|(page, _)| page - newest.start < pages);
-        let is_copy = copied.len() as f64 >= present as f64 * COPIED
-            && beside.len() as f64 <= BESIDE.1.max(copied.len() as f64 * BESIDE.0);
-        if !is_copy || present == 0 || pages >= new_pages || shorter.fault > newest.made {
-            return None;
-        }
+        let copied = newest.faults.into_iter().filter(|(page, _)| page - newest.start < pages);
         let mut steps = self.arrays.remove(&start)?.steps;
         steps.push(Step {
             program: seen.program,
             made: newest.made,
             moved: Kind::Mremap { from: start, old_pages: pages, keep: false, to: newest.start, new_pages },
-            faults: copied.into_iter().map(|(_, event)| event).collect(),
+            faults: copied.map(|(_, event)| event).collect(),
             gone: seen.event,
         });
         self.arrays.get_mut(&newest.start)?.steps = steps;
@@ -147,10 +150,13 @@ impl Finder for Growth {
             Happens::Call(Kind::Mmap { start, pages, flags, .. }) => {
                 let unfit = MapFlags::SHARED | MapFlags::POPULATE | MapFlags::GROWSDOWN | MapFlags::HUGE_ONLY;
                 let over = seen.look.area(start << PAGE).is_some();
-                of.newest = None;
                 let old = of.arrays.remove(&start);
+                of.newest.retain(|newest| newest.start != start);
                 if flags.0 & MapFlags::ANON != 0 && flags.0 & unfit == 0 && !over {
-                    of.newest = Some(Newest { made: seen.event, start, faults: Vec::new() });
+                    if of.newest.len() == NEWEST {
+                        of.newest.pop_front();
+                    }
+                    of.newest.push_back(Newest { made: seen.event, start, faults: Vec::new() });
                     of.arrays.insert(start, Array { pages, ..Array::default() });
                 }
                 self.ended(old);
@@ -164,13 +170,13 @@ impl Finder for Growth {
             }
             // Its pages lie elsewhere from now on.
             Happens::Call(Kind::Mremap { from, .. }) => {
-                of.newest = None;
+                of.newest.retain(|newest| newest.start != from);
                 let old = of.arrays.remove(&from);
                 self.ended(old);
             }
             Happens::Call(_) => {}
             // The next writes copy pages that are shared with the child.
-            Happens::Fork { .. } => of.newest = None,
+            Happens::Fork { .. } => of.newest.clear(),
             Happens::End => {
                 let of = self.spaces.remove(&seen.space);
                 self.ended(of.into_iter().flat_map(|of| of.arrays.into_values()));

@@ -107,8 +107,8 @@ impl Language {
     pub fn growing(self) -> &'static str {
         match self {
             Language::C => {
-                "mremap(MREMAP_MAYMOVE), which glibc's realloc calls for memory that it maps; or reserve the \
-                 whole size first (C++: reserve(), Rust: with_capacity())."
+                "realloc() or mremap(MREMAP_MAYMOVE) instead of a new mapping and a copy; or reserve the whole \
+                 size first (C++: reserve(), Rust: with_capacity())."
             }
             Language::Python => "Python: collect the parts in a list and join them once (numpy.concatenate).",
             Language::Java | Language::Node | Language::Ruby | Language::Perl => {

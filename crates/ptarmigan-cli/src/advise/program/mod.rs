@@ -144,7 +144,7 @@ pub fn advise(
         verdicts.push(look.spread(found)?);
     }
     verdicts.extend(look.mapped_again(&churn)?);
-    verdicts.extend(look.growth(&growth)?);
+    verdicts.push(look.growth(&growth)?);
     verdicts.extend(look.protect(&protections)?);
     verdicts.extend(look.share(&shares, &sizes)?);
     verdicts.extend(look.forks(&sizes)?);

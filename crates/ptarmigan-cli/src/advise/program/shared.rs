@@ -105,6 +105,8 @@ pub struct SharedMappings<'f> {
     known: HashMap<(Made, Option<String>, u64, u64), usize>,
     /// Events that give the state of processes which ran before the recording.
     openings: HashSet<u32>,
+    /// Spaces with the objects that they had a table for at any time.
+    had: HashSet<(u32, usize)>,
     /// The aligned 2 MiB of each space that have a table for an object.
     regions: HashMap<u32, BTreeSet<(u64, usize)>>,
     /// The huge pages of each space that it would have, by the page of their start.
@@ -125,6 +127,7 @@ impl<'f> SharedMappings<'f> {
             shown: HashMap::new(),
             known: HashMap::new(),
             openings: trace.opening_steps().into_keys().collect(),
+            had: HashSet::new(),
             regions: HashMap::new(),
             huge: HashMap::new(),
             firsts: HashMap::new(),
@@ -229,7 +232,7 @@ impl<'f> SharedMappings<'f> {
         let first = pages.insert(shown.base + huge * REGION);
         let regions = self.regions.entry(seen.space).or_default();
         let program = self.facts.program(seen.program);
-        let known = first && regions.iter().any(|(_, object)| *object == shown.object);
+        let is_new = first && self.had.insert((seen.space, shown.object));
         let object = &mut self.objects[shown.object];
         object.touched.entry(huge).or_default().add(page - shown.base);
         if regions.insert((page / REGION, shown.object)) {
@@ -237,7 +240,7 @@ impl<'f> SharedMappings<'f> {
             object.now += 1;
             object.tables_peak = object.tables_peak.max(object.now);
         }
-        *object.spaces.entry(program).or_default() += u64::from(first && !known);
+        *object.spaces.entry(program).or_default() += u64::from(is_new);
         Some((shown, first))
     }
 

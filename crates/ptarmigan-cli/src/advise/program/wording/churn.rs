@@ -172,18 +172,18 @@ impl Look<'_> {
         .map(Some)
     }
 
-    /// Advises to move arrays that grow instead of copying them. `None` if none grows often.
+    /// Advises to move arrays that grow instead of copying them.
     ///
     /// # Errors
     /// If a replay cannot be set up, or memory runs out.
-    pub fn growth(&self, found: &Growth) -> Result<Option<Verdict>, Failure> {
+    pub fn growth(&self, found: &Growth) -> Result<Verdict, Failure> {
         let mut programs: BTreeMap<usize, GrowthSaving> = BTreeMap::new();
         for (number, one) in &found.programs {
             programs.entry(self.facts.program(*number)).or_default().add(one);
         }
         programs.retain(|program, saving| self.is_users(*program) && self.are_many(*program, saving.faults));
         if programs.is_empty() {
-            return Ok(None);
+            return Ok(not(GROWTH, "no program often copies a mapping into a longer one".to_owned()));
         }
         let sum = |of: fn(&GrowthSaving) -> u64| programs.values().map(of).sum::<u64>();
         let longest = programs.values().map(|saving| saving.longest).max().unwrap_or_default();
@@ -218,7 +218,6 @@ impl Look<'_> {
             raises_peak: false,
             tables_made_again: false,
         })
-        .map(Some)
     }
 
     /// Returns whether faults that a change spares are many beside all of a program.
