@@ -12,12 +12,13 @@
 //! Calls have recorded times. Faults have the rest of the CPU time in the kernel, shared out by
 //! program, but at most [`Times::faults_at_most`]: other system calls are in the rest as well.
 use super::facts::Facts;
+use super::program::switches;
 use crate::page_prices::PagePrices;
 use ptarmigan_replay::account::{ProgramTimes, Times};
 use ptarmigan_replay::{PackedKind, Tasks, Trace};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Count, Time};
-use ptarmigan_trace::{Call, Cause, CloneKind, FaultFlags, Kind, Runtime};
+use ptarmigan_trace::{Call, Cause, CloneKind, FaultFlags, Kind, Object, Runtime};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -224,6 +225,7 @@ impl Causes {
                 let seconds = own.or(shared).or_else(|| by_price(counts.faults));
                 all.push(cause_of_faults(trace, facts, index, counts, seconds));
             }
+            let mallocs = switches::owner(&facts.programs[index].runtimes, false) == Some(Runtime::Glibc);
             for (&call, &count) in &counts.calls {
                 let time = times.map(|times| times.call(call)).filter(|time| time.calls > 0);
                 let longest = time.map(|time| time.longest_by_clock as f64 / 1e9).filter(|s| *s >= LONG);
@@ -241,7 +243,7 @@ impl Causes {
                     // Few of them do not tell the work of the program.
                     only_end: if only_end * 2 >= count { only_end } else { 0 },
                     pages_each: pages,
-                    attempt: attempt(call, only_end * 2 >= count, pages).to_owned(),
+                    attempt: attempt(call, only_end * 2 >= count, pages, mallocs).to_owned(),
                 });
             }
         }
@@ -319,6 +321,7 @@ fn cause_of_faults(
     let mapping = mappings.into_iter().max_by_key(|(_, n)| *n).map(|(name, _)| name);
     let copying = counts.copies * 2 >= counts.faults;
     let python = facts_of.runtimes.contains(&Runtime::Python) || facts_of.name.starts_with("python");
+    let in_a = |object: Object| mapping.as_deref().is_some_and(|name| name.starts_with(object.name()));
     let attempt = match (copying, python) {
         (true, true) => {
             "gc.freeze() before the fork, so that the collector does not write to each object".to_owned()
@@ -333,6 +336,14 @@ fn cause_of_faults(
             several(facts_of.starts, "start"),
             several(counts.faults / facts_of.starts, "fault")
         ),
+        (false, _) if in_a(Object::File) => {
+            "pread() and pwrite() instead of a mapping, or MAP_POPULATE: one call for many pages".to_owned()
+        }
+        (false, _) if in_a(Object::Program) || in_a(Object::Library) => {
+            "write to fewer pages of its data: relocations write each pointer in constants (link with \
+             -no-pie, or keep indices)"
+                .to_owned()
+        }
         (false, _) => {
             "keep memory and use it again instead of giving it back, touch less of it, or ask for huge \
                        pages where whole 2 MiB are used"
@@ -355,8 +366,8 @@ fn cause_of_faults(
 }
 
 /// Returns something to try about calls. `end`: most children start no program. `pages` are
-/// the pages that a call changes on average.
-fn attempt(call: Call, end: bool, pages: u64) -> &'static str {
+/// the pages that a call changes on average. `mallocs`: glibc's `malloc` may map the memory.
+fn attempt(call: Call, end: bool, pages: u64, mallocs: bool) -> &'static str {
     match call {
         Call::Fork if end => {
             "let one child do more, or do its work in the parent (in a shell: a builtin without $( ) or a \
@@ -377,6 +388,7 @@ fn attempt(call: Call, end: bool, pages: u64) -> &'static str {
         }
         Call::Madvise => "give memory back later and in larger pieces: a longer decay of the allocator",
         Call::Lock => "lock memory once",
-        _ => "keep mappings and use them again: a pool, a larger glibc.malloc.mmap_threshold",
+        _ if mallocs => "keep mappings and use them again: a pool, a larger glibc.malloc.mmap_threshold",
+        _ => "keep mappings and use them again: a pool",
     }
 }

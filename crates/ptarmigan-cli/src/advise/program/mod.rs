@@ -34,7 +34,7 @@ mod sharing;
 mod spread;
 mod subshells;
 mod survey;
-mod switches;
+pub mod switches;
 mod wording;
 pub mod work;
 mod zones;

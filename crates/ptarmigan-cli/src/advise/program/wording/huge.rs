@@ -154,13 +154,14 @@ impl Look<'_> {
             let Compared { with, saved, .. } =
                 self.measure.compare(self.side(self.recorded), self.side(&old))?;
             let share = match saved.work_share {
-                0.0 => "no share of the time that the rounds could tell".to_owned(),
-                share if share < 0.0 => format!("nothing: it is {} slower", percent(-share)),
-                share => format!("{} of the replay's time", percent(share)),
+                _ if !self.measure.compares() => String::new(),
+                0.0 => ", and saves no share of the time that the rounds could tell".to_owned(),
+                share if share < 0.0 => format!(", and saves nothing: it is {} slower", percent(-share)),
+                share => format!(", and saves {} of the replay's time", percent(share)),
             };
             advice.figure += &format!(
                 " The first write to a huge page that a fork shares splits it: {}, and forks copy 512 \
-                 entries there from then on. Linux before 6.9 copies them one by one, and saves {share}.",
+                 entries there from then on. Linux before 6.9 copies them one by one{share}.",
                 several(found.splits(), "split")
             );
             split = Some(Variant::new("entries of split pages copied one by one", &with));
