@@ -292,8 +292,24 @@ fn memory_that_is_unmapped_in_parts_is_not_of_malloc() {
             events.push((0, unmap(start + PAGES, PAGES)));
         }
         let found = report(name, events);
+        assert_eq!(saved(&found), 900, "a mapping has its length when it is used: {found:#}");
         piece(&found, "churn")["how"].as_str().expect("a text").to_owned()
     };
     assert!(trimmed("aligned").starts_with("keep mappings in a pool"));
     assert!(trimmed("mono").starts_with("Mono maps objects"));
+}
+
+#[test]
+fn memory_that_is_given_back_by_two_mappings_is_kept() {
+    let mut events = begin("java", Some(Runtime::Jvm));
+    let over =
+        |prot| Kind::Mmap { start: BASE, pages: PAGES, prot: Prot(prot), flags: MapFlags(MapFlags::ANON) };
+    for _ in 0..5 {
+        events.push((0, over(3)));
+        events.extend(touches(BASE, PAGES));
+        events.push((0, over(0)));
+    }
+    let found = report("twice-mapped", events);
+    assert_eq!(saved(&found), 400, "{found:#}");
+    assert!(piece(&found, "churn")["how"].as_str().expect("a text").contains("-Xms"), "{found:#}");
 }

@@ -114,11 +114,13 @@ impl SpaceArrays {
         self.newest.retain(|newest| newest.start != start);
         let shorter = self.arrays.get(&start).filter(|array| array.pages == pages && present > 0)?;
         let is_copy = |newest: &Newest| {
-            let inside = newest.faults.iter().filter(|(page, _)| page - newest.start < pages).count();
+            let inside = || newest.faults.iter().filter(|(page, _)| page - newest.start < pages).count();
             shorter.fault < newest.made
                 && self.arrays.get(&newest.start).is_some_and(|longer| longer.pages > pages)
-                && inside as f64 >= present as f64 * COPIED
-                && newest.faults.len() - inside <= BEHIND
+                // Many more faults are no copy, and need not be looked through at each munmap.
+                && newest.faults.len() <= 2 * present as usize + BEHIND
+                && inside() as f64 >= present as f64 * COPIED
+                && newest.faults.len() - inside() <= BEHIND
         };
         let newest = self.newest.remove(self.newest.iter().rposition(is_copy)?)?;
         let new_pages = self.arrays.get(&newest.start)?.pages;
