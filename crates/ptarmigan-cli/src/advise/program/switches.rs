@@ -84,6 +84,8 @@ pub fn switch(owner: Runtime, heap: bool) -> String {
     }
 }
 
+/// The highest `mmap_threshold` that each glibc takes, in bytes.
+const MOST_THRESHOLD: u64 = 32 << 20;
 /// More bytes than the stacks that glibc keeps without a switch: 40 MiB.
 const STACK_CACHE: u64 = 64 << 20;
 
@@ -131,12 +133,15 @@ pub struct Returning {
 /// Returns how an owner keeps memory that the program frees, as a part of a sentence.
 pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
     let Returning { heap, stacks, threads, own, advised, longest, kept } = memory;
-    // malloc maps memory that is longer than the threshold, which has a bound of 32 MiB.
-    let threshold = longest.saturating_mul(2).next_power_of_two().max(32 << 20);
+    // malloc maps memory that is longer than the threshold.
+    let threshold = longest.saturating_mul(2).next_power_of_two().max(MOST_THRESHOLD);
     let trim = kept.saturating_mul(2).next_power_of_two().max(threshold);
+    let versions = match threshold > MOST_THRESHOLD {
+        true => "glibc 2.36; older ones may refuse a threshold above 33554432",
+        false => "glibc 2.26 and later",
+    };
     let malloc = format!(
-        "GLIBC_TUNABLES=glibc.malloc.mmap_threshold={threshold}:glibc.malloc.trim_threshold={trim} (glibc \
-         2.26 and later)"
+        "GLIBC_TUNABLES=glibc.malloc.mmap_threshold={threshold}:glibc.malloc.trim_threshold={trim} ({versions})"
     );
     match owner {
         _ if stacks && !threads => {
