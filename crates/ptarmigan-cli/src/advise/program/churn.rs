@@ -245,20 +245,24 @@ impl SpaceMemory {
         (page - start < made.pages).then_some((*start, *made))
     }
 
-    /// A range is unmapped. Returns whether it was a whole mapping.
+    /// A range is unmapped, or mapped anew. Returns whether it was a whole mapping.
     fn cut(&mut self, start: u64, pages: u64) -> bool {
-        let Some((first, made)) = self.made_around(start) else { return false };
-        self.made.remove(&first);
-        let (end, cut) = (first + made.pages, start.saturating_add(pages));
-        let rest = match (first == start, cut >= end) {
-            (true, true) => return cut == end,
-            (true, false) => cut..end,
-            (false, true) => first..start,
-            // Two mappings are left: neither is one that is handed out.
-            (false, false) => return false,
-        };
-        self.made.insert(rest.start, Made { pages: rest.end - rest.start, ..made });
-        false
+        let end = start.saturating_add(pages);
+        let is_whole = self.made.get(&start).is_some_and(|made| made.pages == pages);
+        let around = self.made_around(start).into_iter();
+        let within = self.made.range(start..end).map(|(first, made)| (*first, *made));
+        for (first, made) in around.chain(within).collect::<Vec<_>>() {
+            self.made.remove(&first);
+            let last = first + made.pages;
+            // Two parts are left of a mapping with a hole: neither is one that is handed out.
+            let rest = match (first < start, last > end) {
+                (true, false) => first..start,
+                (false, true) => end..last,
+                _ => continue,
+            };
+            self.made.insert(rest.start, Made { pages: rest.end - rest.start, ..made });
+        }
+        is_whole
     }
 
     /// The first fault in a mapping: what is left of it takes kept memory, if it fits now. Returns
@@ -506,6 +510,7 @@ impl Churn {
             | MapFlags::SEGMENT;
         let fit = has(MapFlags::ANON) && !has(unfit);
         let over = seen.look.area(start << PAGE).is_some();
+        self.spaces.entry(seen.space).or_default().cut(start, pages);
         if over {
             // It takes the place of other memory. Its pages go, or stay for the new one.
             let left = match fit {
