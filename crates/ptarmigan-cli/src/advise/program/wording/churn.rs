@@ -9,7 +9,7 @@ use super::super::switches::{self, Returning};
 use super::{CHURN, GROWTH, Look, Proposal, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Failure, Time};
-use ptarmigan_trace::{Call, Cause};
+use ptarmigan_trace::{Call, Cause, Object};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The least part of a program's faults that come back.
@@ -142,8 +142,13 @@ impl Look<'_> {
         };
         let all: f64 = counts.iter().map(|(program, (times, ..))| seconds(*program, *times)).sum();
         let shares = self.shares(counts.iter().map(|(program, (times, ..))| (*program, *times, None)));
-        let name =
-            self.facts.mapping(*number, again.start).unwrap_or_else(|| "a file or shared memory".to_owned());
+        // The name is of the latest mapping there, which may be another one.
+        let object = self.facts.object(*number, again.start).map(|mapping| mapping.object);
+        let name = match object {
+            Some(Object::File | Object::SharedMemory) => self.facts.mapping(*number, again.start),
+            _ => None,
+        };
+        let name = name.unwrap_or_else(|| "files or shared memory".to_owned());
         let caller = self.caller(&shares, Cause::Call(Call::Mmap));
         self.weigh(Proposal {
             kind: CHURN,
