@@ -256,7 +256,7 @@ fn shared_memory_that_is_mapped_again_costs_its_calls() {
     };
     let found = aliases(1);
     let churn = piece(&found, "churn");
-    assert_eq!(churn["title"], "keep mappings of a file or shared memory: 999 times, by jit", "{churn:#}");
+    assert_eq!(churn["title"], "keep mappings of files or shared memory: 999 times, by jit", "{churn:#}");
     assert!(figure(churn).contains("which took 10 ms"), "{churn:#}");
     assert_eq!(churn["saved"]["faults"], 0, "the part may be another: {churn:#}");
     // Each length comes once.
