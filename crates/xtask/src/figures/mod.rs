@@ -23,8 +23,8 @@ use value::{Output, fill, is_near};
 const RUNS: usize = 3;
 /// The highest load at which times are measured.
 const MOST_LOAD: f64 = 1.0;
-/// Share by which counts of instructions and of cache misses may differ: those have been 3 % apart in
-/// two runs of one image.
+/// Share by which counts of instructions and of cache misses may differ: misses of two runs of one
+/// image were 3 % apart.
 const NEAR: f64 = 0.04;
 /// Seconds after which a script is ended. Scripts boot images.
 const PATIENCE: &str = "1800";
