@@ -297,25 +297,34 @@ fn mappings_and_code_from_before_the_recording_are_described() {
 
 #[test]
 fn a_program_that_an_attached_process_starts_is_recorded() {
+    // A program whose mappings change while they are read is left out, and the recorder says so: on
+    // a busy machine once in a while, but not each time.
+    let left_out = |stderr: &str| stderr.contains("ended or changed before they were read");
     for method in METHODS {
-        let dir = Dir::new(&format!("starts-{method}"));
-        let Some(mut server) = Server::start(&dir, None) else { return };
-        let Some(recorder) = attach(&dir, method, None, &server.pid().to_string(), &[]) else { continue };
-        std::thread::sleep(Duration::from_millis(500));
-        server.does("exec");
-        // Its program has to be at rest to be sampled, also on a machine that is busy.
-        std::thread::sleep(Duration::from_millis(2_000));
-        let linux = server.tables();
-        kill(recorder.id() as i32, libc::SIGTERM);
-        let (status, stderr) = end_of(recorder, &dir);
-        assert_eq!(status, Some(0), "{stderr}");
-        let file = dir.path("out.ptrace");
-        assert_eq!(last_tables(&file), linux, "{method}: {stderr}");
-        let (checked, equal, odd) = replayed(&file);
-        assert_eq!((equal, odd), (checked, 0), "{method}: {stderr}");
-        let r = report(&file);
-        assert_eq!((r.forks, r.execs), (1, 1), "{method}: {stderr}");
-        agrees(&stderr, &r);
+        for attempt in 1..=4 {
+            let dir = Dir::new(&format!("starts-{method}-{attempt}"));
+            let Some(mut server) = Server::start(&dir, None) else { return };
+            let Some(recorder) = attach(&dir, method, None, &server.pid().to_string(), &[]) else { break };
+            std::thread::sleep(Duration::from_millis(500));
+            server.does("exec");
+            // Its program has to be at rest to be sampled, also on a machine that is busy.
+            std::thread::sleep(Duration::from_millis(2_000));
+            let linux = server.tables();
+            kill(recorder.id() as i32, libc::SIGTERM);
+            let (status, stderr) = end_of(recorder, &dir);
+            assert_eq!(status, Some(0), "{stderr}");
+            let file = dir.path("out.ptrace");
+            let (checked, equal, odd) = replayed(&file);
+            assert_eq!((equal, odd), (checked, 0), "{method}: {stderr}");
+            let r = report(&file);
+            agrees(&stderr, &r);
+            if left_out(&stderr) && attempt < 4 {
+                continue;
+            }
+            assert_eq!(last_tables(&file), linux, "{method}: {stderr}");
+            assert_eq!((r.forks, r.execs), (1, 1), "{method}: {stderr}");
+            break;
+        }
     }
 }
 
