@@ -4,9 +4,11 @@ use super::advice::{Advice, Rejected, To};
 use super::causes::{Causes, NOMINAL};
 use ptarmigan_term::{Count, Time};
 
-/// The part of the seconds that counts of kinds with a price beside them: huge pages have prices of
-/// other memory, and memory that is kept is not there for others.
-const PRICED: (f64, [&str; 2]) = (0.8, ["huge-pages", "churn"]);
+/// Kinds of advice of which only a part of the seconds counts: huge pages have prices of other
+/// memory, and memory that is kept is not there for others.
+const PRICED: [&str; 2] = ["huge-pages", "churn"];
+/// That part.
+const PRICED_PART: f64 = 0.8;
 /// Kinds of advice of which the saving is an upper bound.
 const AT_MOST: [&str; 1] = ["sharing-lost"];
 /// Kinds of advice that save memory for tables, not time.
@@ -70,7 +72,7 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
     let nominal = if causes.fault_seconds.is_none() { NOMINAL } else { 0.0 };
     let seconds = |one: &Advice| {
         let seconds = one.details.seconds.unwrap_or(0.0) + one.saved.faults.max(0) as f64 * nominal;
-        if PRICED.1.contains(&one.kind) { seconds * PRICED.0 } else { seconds }
+        if PRICED.contains(&one.kind) { seconds * PRICED_PART } else { seconds }
     };
     let is_bound = |one: &Advice| AT_MOST.contains(&one.kind);
     let bounds = advice.iter().any(is_bound);

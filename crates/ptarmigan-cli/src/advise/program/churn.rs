@@ -275,8 +275,7 @@ impl SpaceMemory {
         let Made { pages, .. } = made;
         self.made.insert(start, Made { is_fresh: false, ..made });
         let old = self.pool.places(start, pages);
-        let mut there = old.iter().flat_map(|place| self.there.within(place.start, place.pages));
-        if there.next().is_some() {
+        if old.iter().any(|place| self.there.any(place.start, place.pages)) {
             return None;
         }
         let pieces = self.reuse(start, pages)?;
@@ -396,10 +395,10 @@ impl Churn {
         let memory = self.spaces.entry(seen.space).or_default();
         let has_pages = |(part, area): &Part| {
             // As recorded, or given back before and kept.
-            let mut kept = memory.pool.places(part.start, part.pages).into_iter();
+            let kept = || memory.pool.places(part.start, part.pages);
             area.is_some_and(|area| keeps(&area))
-                && (!memory.touched.within(part.start, part.pages).is_empty()
-                    || kept.any(|place| !memory.there.within(place.start, place.pages).is_empty()))
+                && (memory.touched.any(part.start, part.pages)
+                    || kept().iter().any(|place| memory.there.any(place.start, place.pages)))
         };
         let keeps_parts = parts.iter().any(has_pages);
         for (part, area) in parts {

@@ -14,11 +14,12 @@
 //! longer mapping has the pages of the shorter one when that goes, and hardly any other, and if
 //! steps follow each other: the longer mapping of one is the shorter one of the next.
 use super::edit::Edit;
+use super::event_set::EventSet;
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::{Trace, When};
 use ptarmigan_trace::{FaultFlags, Kind, MapFlags};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Steps of a chain before they count.
 const LEAST_STEPS: usize = 2;
@@ -108,6 +109,12 @@ impl SpaceArrays {
         }
     }
 
+    /// The mapping at `start` is no array any more. Returns what was known of it.
+    fn forget(&mut self, start: u64) -> Option<Array> {
+        self.newest.retain(|newest| newest.start != start);
+        self.arrays.remove(&start)
+    }
+
     /// The mapping at `start` goes, of which `present` pages are there. Adds a step to the one that
     /// is its copy, if there is one.
     fn grows(&mut self, seen: &SpaceOperation<'_>, start: u64, pages: u64, present: u64) -> Option<()> {
@@ -152,8 +159,7 @@ impl Finder for Growth {
             Happens::Call(Kind::Mmap { start, pages, flags, .. }) => {
                 let unfit = MapFlags::SHARED | MapFlags::POPULATE | MapFlags::GROWSDOWN | MapFlags::HUGE_ONLY;
                 let over = seen.look.area(start << PAGE).is_some();
-                let old = of.arrays.remove(&start);
-                of.newest.retain(|newest| newest.start != start);
+                let old = of.forget(start);
                 if flags.0 & MapFlags::ANON != 0 && flags.0 & unfit == 0 && !over {
                     if of.newest.len() == NEWEST {
                         of.newest.pop_front();
@@ -166,14 +172,13 @@ impl Finder for Growth {
             Happens::Call(Kind::Munmap { start, pages }) => {
                 let present = seen.look.pages(VirtRange::saturating_pages(start, pages, PAGE));
                 if of.grows(seen, start, pages, present).is_none() {
-                    let old = of.arrays.remove(&start);
+                    let old = of.forget(start);
                     self.ended(old);
                 }
             }
             // Its pages lie elsewhere from now on.
             Happens::Call(Kind::Mremap { from, .. }) => {
-                of.newest.retain(|newest| newest.start != from);
-                let old = of.arrays.remove(&from);
+                let old = of.forget(from);
                 self.ended(old);
             }
             Happens::Call(_) => {}
@@ -211,13 +216,13 @@ impl Growth {
     pub fn rewrite(&self, trace: &Trace, chosen: impl Fn(u32) -> bool) -> Trace {
         let steps = || self.steps.iter().filter(|step| chosen(step.program));
         let moved: HashMap<u32, Kind> = steps().map(|step| (step.made, step.moved)).collect();
-        let spared: HashSet<u32> =
-            steps().flat_map(|step| step.faults.iter().copied().chain([step.gone])).collect();
+        let mut spared = EventSet::default();
+        steps().flat_map(|step| step.faults.iter().chain([&step.gone])).for_each(|event| spared.add(*event));
         let mut edit = Edit::of(trace);
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             match moved.get(&event) {
                 Some(kind) => edit.call(step, *kind),
-                None if spared.contains(&event) => {}
+                None if spared.has(event) => {}
                 None => edit.keep(step),
             }
         }

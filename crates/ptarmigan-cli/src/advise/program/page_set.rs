@@ -22,17 +22,22 @@ impl PageSet {
         self.len
     }
 
-    /// Returns the pages of a range, in order.
-    pub fn within(&self, start: u64, pages: u64) -> Vec<u64> {
+    fn iter(&self, start: u64, pages: u64) -> impl Iterator<Item = u64> {
         let end = start.saturating_add(pages);
-        if start >= end {
-            return Vec::new();
-        }
-        let regions = self.regions.range(start / REGION..=(end - 1) / REGION);
+        let regions = self.regions.range(start / REGION..end.div_ceil(REGION));
         regions
             .flat_map(|(&region, pages)| pages.pages(region))
-            .filter(|page| (start..end).contains(page))
-            .collect()
+            .filter(move |page| (start..end).contains(page))
+    }
+
+    /// Returns the pages of a range, in order.
+    pub fn within(&self, start: u64, pages: u64) -> Vec<u64> {
+        self.iter(start, pages).collect()
+    }
+
+    /// Returns whether it has a page of a range.
+    pub fn any(&self, start: u64, pages: u64) -> bool {
+        self.iter(start, pages).next().is_some()
     }
 
     /// Takes the pages of a range out, and returns them in order.
@@ -71,6 +76,10 @@ mod tests {
         }
         assert_eq!(set.len(), 5);
         assert_eq!(set.within(6, 600), [511, 512, 513]);
+        assert_eq!(
+            [(6, 600), (6, 505), (511, 0)].map(|(start, pages)| set.any(start, pages)),
+            [true, false, false]
+        );
         assert_eq!(set.take(512, 1), [512]);
         assert_eq!(set.take(0, u64::MAX), [5, 511, 513, 5000]);
         assert_eq!((set.len(), set.regions.len()), (0, 0), "no region stays");

@@ -244,8 +244,9 @@ impl Look<'_> {
         let made = |call: Call| comes.calls.get(&call).copied().unwrap_or_default();
         let all: u64 = comes.calls.values().sum();
         let brks = made(Call::Brk);
-        let heap = comes.in_heap * 2 > comes.faults || comes.faults == 0 && brks * 2 > all;
-        let heap = heap || comes.taken == 0 && brks > 0;
+        let heap = comes.in_heap * 2 > comes.faults
+            || comes.faults == 0 && brks * 2 > all
+            || comes.taken == 0 && brks > 0;
         let most = |part: u64| !heap && part * 2 > comes.taken;
         let (unmaps, others) = (made(Call::Munmap), made(Call::Madvise) + brks);
         let facts = &self.facts.programs[program];
