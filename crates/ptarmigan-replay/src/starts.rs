@@ -1,6 +1,6 @@
 //! Which start of a program each task runs, and the name of that program.
+use foldhash::{HashMap, HashMapExt};
 use ptarmigan_trace::{AreaKind, Event, Kind};
-use std::collections::HashMap;
 
 /// One start of a program.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ pub(crate) struct Starts {
 
 impl Default for Starts {
     fn default() -> Self {
-        Self { all: vec![Start::default()], of_task: HashMap::from([(0, 0)]) }
+        Self { all: vec![Start::default()], of_task: HashMap::from_iter([(0, 0)]) }
     }
 }
 

@@ -2,7 +2,7 @@
 use super::advice::{Advice, Details};
 use super::args::AdviseArgs;
 use crate::page_prices::PagePrices;
-use ptarmigan_replay::Trace;
+use ptarmigan_replay::SoloTrace;
 use ptarmigan_term::Failure;
 use serde::Serialize;
 
@@ -74,8 +74,8 @@ impl Effort {
 ///
 /// # Errors
 /// If a replay fails, or memory runs out.
-pub fn brief(trace: Trace, memory: u64, effort: Effort) -> Result<Vec<Brief>, Failure> {
+pub fn brief(recorded: &SoloTrace, memory: u64, effort: Effort) -> Result<Vec<Brief>, Failure> {
     let Effort { rounds, prices } = effort;
-    let advice = super::one(trace, &AdviseArgs::for_program(memory, rounds), None, prices)?.advice;
+    let advice = super::one(recorded, &AdviseArgs::for_program(memory, rounds), None, prices)?.advice;
     Ok(advice.into_iter().filter(|piece| !piece.details.uncertain).map(Brief::of).collect())
 }

@@ -14,13 +14,14 @@
 use super::facts::Facts;
 use super::program::switches;
 use crate::page_prices::PagePrices;
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use ptarmigan_replay::account::{ProgramTimes, Times};
 use ptarmigan_replay::{PackedKind, Tasks, Trace};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Count, Time};
 use ptarmigan_trace::{Call, Cause, CloneKind, FaultFlags, Kind, Object, Runtime};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Seconds from which on the longest call is told.
 const LONG: f64 = 0.001;

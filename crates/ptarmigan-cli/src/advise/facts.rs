@@ -3,9 +3,10 @@
 //!
 //! A program is known by its name: all processes of one name are one program. Numbers of programs
 //! are those of [`Tasks`], one for each `execve`.
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use ptarmigan_replay::{PackedKind, Tasks, Trace};
 use ptarmigan_trace::{Call, Cause, CloneKind, Kind, Note, Object, Opening, PlaceId, Runtime, Symbols};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Programs that only start others. Their forks and memory are not the user's to change.
 const WRAPPERS: [&str; 30] = [

@@ -39,8 +39,8 @@ use facts::Facts;
 use measure::Measure;
 use program::Needs;
 use ptarmigan::tlb::{CostModel, Costs};
+use ptarmigan_replay::SoloTrace;
 use ptarmigan_replay::model;
-use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::print;
 use ptarmigan_term::screen;
 use ptarmigan_term::{Context, Failure};
@@ -60,7 +60,7 @@ pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     let width = screen::narrow().unwrap_or(text::COLUMNS);
     let mut document = AdviceDocument::default();
     for path in &args.traces {
-        let report = one(args.open(path)?, args, costs, prices)?;
+        let report = one(&SoloTrace::new(args.open(path)?), args, costs, prices)?;
         if !args.json {
             let between = if document.traces.is_empty() { "" } else { "\n" };
             print::stdout(&format!("{between}{}", text::text(&report, width)))?;
@@ -84,25 +84,24 @@ fn costs(name: &str) -> Result<Costs, Failure> {
 }
 
 fn one(
-    trace: Trace,
+    recorded: &SoloTrace,
     args: &AdviseArgs,
     costs: Option<Costs>,
     prices: Option<PagePrices>,
 ) -> Result<TraceReport, Failure> {
     let measure = Measure::new(args.memory, args.rounds);
-    let recorded = SoloTrace::new(trace);
     let (mut verdicts, mut needs) = (Vec::new(), Needs::default());
     measure.say("replaying");
     let facts = Facts::of(recorded.trace());
     let names = names::Renamed::new(&args.renamed, &facts)?;
-    let (whole, run) = measure.alone(measure::Side { trace: &recorded, on: measure.usual })?;
+    let (whole, run) = measure.alone(measure::Side { trace: recorded, on: measure.usual })?;
     if args.whom != Whom::Kernel {
-        let found = program::advise(&recorded, &facts, &whole, &measure, prices)?;
+        let found = program::advise(recorded, &facts, &whole, &measure, prices)?;
         verdicts.extend(found.verdicts);
         needs = found.needs;
     }
     if args.whom != Whom::Program {
-        verdicts.extend(kernel::advise(&recorded, &measure, costs, args.arch == KernelArch::I386Pae)?);
+        verdicts.extend(kernel::advise(recorded, &measure, costs, args.arch == KernelArch::I386Pae)?);
     }
     let causes = Causes::of(recorded.trace(), &facts, prices.as_ref());
     let mut report = TraceReport::new(recorded.trace(), whole, run.samples, verdicts, causes);

@@ -1,4 +1,5 @@
 //! Counts the contents of a trace.
+use foldhash::{HashMap, HashMapExt, HashSet};
 use ptarmigan_replay::account::{Account, Programs, TimesReport};
 use ptarmigan_replay::flushes::{FlushSurvey, LinuxFlushes};
 use ptarmigan_replay::{Work, WorkSurvey, files};
@@ -7,7 +8,7 @@ use ptarmigan_trace::{
     CloneKind, FaultFlags, Kind, Opening, Openings, ReadError, Sampled, TraceFile, Unseen,
 };
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The contents of a trace, as numbers of events unless a field says otherwise. Events that give
@@ -213,8 +214,8 @@ pub fn report(path: &Path) -> Result<Inspection, ReadError> {
 
 /// Counts the events. Follows which task uses which address space as far as the counts need it.
 fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<(), ReadError> {
-    let mut space_of: HashMap<u32, u64> = HashMap::from([(0, 0)]);
-    let mut users: HashMap<u64, u32> = HashMap::from([(0, 1)]);
+    let mut space_of: HashMap<u32, u64> = HashMap::from_iter([(0, 0)]);
+    let mut users: HashMap<u64, u32> = HashMap::from_iter([(0, 1)]);
     let mut regions: HashMap<u64, Regions> = HashMap::new();
     let mut sums = [0u64; 4];
     let mut sampled = 0u64;

@@ -58,9 +58,8 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     for path in paths {
         let observed = ObservedTrace::new(open(path, args.share)?, args.memory);
         let mut figures = TraceFigures::of(&observed, &policies, args.memory)?;
-        let trace = effort.map(|effort| (observed.trace().clone(), effort));
+        figures.advice = effort.map(|effort| AdviceFigures::new(observed.solo(), args.memory, effort));
         drop(observed);
-        figures.advice = trace.map(|(trace, effort)| AdviceFigures::new(trace, args.memory, effort));
         if !args.userpte.is_empty() {
             let trace = open(path, args.share)?;
             figures.userpte = PlacedFigures::all(trace, args.memory, args.low, &args.userpte)?;

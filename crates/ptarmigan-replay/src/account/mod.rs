@@ -12,11 +12,11 @@ mod sums;
 pub use ptarmigan_trace::Call;
 pub use sums::{CallTime, Family, Times};
 
+use foldhash::HashMap;
 use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
 use ptarmigan_trace::{CloneKind, Event, Kind, Note, Opening, Openings, Unseen};
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// The account of one program, or of programs without a name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

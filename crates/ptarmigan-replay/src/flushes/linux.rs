@@ -17,10 +17,11 @@ use super::Flushes;
 use crate::causes::Cause;
 use crate::input::trace::{PackedKind, Trace};
 use crate::starts::Starts;
+use foldhash::HashMap;
 use ptarmigan_trace::{Event, FaultFlags, FlushEvent, Kind, Unseen};
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Linux's flushes of one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

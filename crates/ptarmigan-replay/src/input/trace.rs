@@ -3,6 +3,7 @@ use crate::account::{Account, Programs};
 use crate::files::shipped::COMPILE;
 use crate::linux::HugeFaults;
 use crate::memory::available;
+use foldhash::{HashMap, HashMapExt};
 use ptarmigan_term::Bytes;
 use ptarmigan_term::bar;
 use ptarmigan_term::{Context, Failure};
@@ -10,7 +11,6 @@ use ptarmigan_trace::{
     CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Opening, Openings,
     Reader, Symbols, Unseen,
 };
-use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 

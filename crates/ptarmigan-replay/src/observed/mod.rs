@@ -84,6 +84,11 @@ impl ObservedTrace {
         self.solo.trace()
     }
 
+    /// Returns the recording with the plan of its replay.
+    pub fn solo(&self) -> &SoloTrace {
+        &self.solo
+    }
+
     /// Returns its axis.
     pub fn axis(&self) -> Axis<'_> {
         Axis::of(self.trace())

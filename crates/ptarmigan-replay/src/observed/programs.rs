@@ -5,8 +5,8 @@
 //! are the same at each start of a program, wherever it is loaded.
 use crate::input::schedule::{Op, Schedule};
 use crate::input::trace::Trace;
+use foldhash::{HashMap, HashMapExt};
 use ptarmigan_trace::{AreaKind, Kind};
-use std::collections::HashMap;
 
 /// A program of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]

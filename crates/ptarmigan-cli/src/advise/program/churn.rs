@@ -20,10 +20,11 @@ use super::edit::Edit;
 use super::page_set::PageSet;
 use super::pool::{Place, Pool};
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
+use foldhash::{HashMap, HashSet};
 use ptarmigan::space::{Area, AreaFlags};
 use ptarmigan_replay::{PackedKind, Trace, When};
 use ptarmigan_trace::{Call, FaultFlags, Kind, MapFlags, Prot};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The deed of a program that keeps its memory, instead of a recorded one.

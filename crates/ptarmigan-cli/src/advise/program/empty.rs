@@ -8,10 +8,11 @@
 //! with `munmap` if several areas without pages are left in it.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, SpaceOperation};
+use foldhash::{HashMap, HashMapExt};
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::{Trace, When};
 use ptarmigan_trace::Kind;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How the rest of a region is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

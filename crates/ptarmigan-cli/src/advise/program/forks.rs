@@ -10,11 +10,12 @@
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, SpaceOperation};
 use crate::advise::facts::Facts;
+use foldhash::{HashMap, HashMapExt, HashSet};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::space::{Area, AreaFlags};
 use ptarmigan_replay::{PackedKind, Trace, When};
 use ptarmigan_trace::{FaultFlags, Kind};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// The fewest pages that a fork of a large process copies: 16 MiB.
 pub const LARGE: u64 = 8 * REGION;

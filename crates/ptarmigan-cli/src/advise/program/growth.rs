@@ -16,10 +16,11 @@
 use super::edit::Edit;
 use super::event_set::EventSet;
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
+use foldhash::HashMap;
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::{Trace, When};
 use ptarmigan_trace::{FaultFlags, Kind, MapFlags};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Steps of a chain before they count.
 const LEAST_STEPS: usize = 2;

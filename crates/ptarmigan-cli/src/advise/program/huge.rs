@@ -37,11 +37,12 @@ use super::edit::Edit;
 use super::event_set::EventSet;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, SpaceOperation};
 use super::work::{Both, FaultWork, Kinds};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::space::{Area, AreaFlags};
 use ptarmigan_replay::{HugeFaults, PackedKind, Trace, When, is_found};
 use ptarmigan_trace::{FaultFlags, Kind};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Pages of a region from which on it is full.
 const FULL: u64 = REGION - REGION / 8;

@@ -46,6 +46,7 @@ use super::measure::Measure;
 use crate::page_prices::PagePrices;
 use churn::Churn;
 use empty::EmptyTables;
+use foldhash::HashSet;
 use forks::ForkSizes;
 use growth::Growth;
 use huge::{HugeRegions, LeftOut};
@@ -59,7 +60,7 @@ use seen::{All, Finder};
 use share::Forks;
 use shared::SharedMappings;
 use sharing::SharingLost;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use subshells::Subshells;
 use wording::Look;
 use zones::Zones;
@@ -88,7 +89,8 @@ pub fn advise(
     let shares = Forks::of(trace);
     let starters = shares.starters();
     let growers = facts.numbers(|program| switches::grows(&program.runtimes));
-    let mut huge = HugeRegions::new(trace.access_unknown, starters.clone(), growers.clone(), LeftOut::new());
+    let mut huge =
+        HugeRegions::new(trace.access_unknown, starters.clone(), growers.clone(), LeftOut::default());
     let (mut empty, zones) = (EmptyTables::default(), Zones::of(trace));
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);

@@ -5,9 +5,10 @@
 use super::edit::Edit;
 use super::seen::REGION;
 use super::zones::{Walk, Zone};
+use foldhash::HashMap;
 use ptarmigan_replay::{PackedKind, RangeMap, Trace};
 use ptarmigan_trace::Kind;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Pages of the user's half.
 const USER_PAGES: u64 = 1 << 35;

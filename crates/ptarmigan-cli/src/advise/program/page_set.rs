@@ -17,6 +17,11 @@ impl PageSet {
         new
     }
 
+    /// Returns whether it has a page.
+    pub fn has(&self, page: u64) -> bool {
+        self.regions.get(&(page / REGION)).is_some_and(|pages| pages.has(page))
+    }
+
     /// Returns the number of pages.
     pub fn len(&self) -> u64 {
         self.len
@@ -25,9 +30,7 @@ impl PageSet {
     fn iter(&self, start: u64, pages: u64) -> impl Iterator<Item = u64> {
         let end = start.saturating_add(pages);
         let regions = self.regions.range(start / REGION..end.div_ceil(REGION));
-        regions
-            .flat_map(|(&region, pages)| pages.pages(region))
-            .filter(move |page| (start..end).contains(page))
+        regions.flat_map(move |(&region, pages)| pages.within(region, start..end))
     }
 
     /// Returns the pages of a range, in order.

@@ -18,10 +18,11 @@
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
 use crate::advise::facts::Facts;
+use foldhash::{HashMap, HashMapExt, HashSet};
 use ptarmigan::space::AreaFlags;
 use ptarmigan_replay::{PackedEvent, PackedKind, Trace, When};
 use ptarmigan_trace::Kind;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// The fewest children of one parent.
 const LEAST: u64 = 16;

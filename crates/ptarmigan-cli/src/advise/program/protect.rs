@@ -12,10 +12,10 @@
 //!   mprotect(region, 16 MiB, RX)    4,096 entries
 //! ```
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
+use foldhash::HashMap;
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::When;
 use ptarmigan_trace::Kind;
-use std::collections::HashMap;
 
 /// The calls of one program.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,7 @@
 //! The view of a replay that the finders of advice get.
 use ptarmigan_replay::{Look, When};
 use ptarmigan_trace::{FaultFlags, Kind};
+use std::ops::Range;
 
 /// Pages that one leaf table maps, and one huge page has.
 pub const REGION: u64 = 512;
@@ -90,9 +91,20 @@ impl RegionPages {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Returns the pages of the region with this number, in order.
-    pub fn pages(&self, region: u64) -> impl Iterator<Item = u64> {
-        (0..REGION).filter(|page| self.has(*page)).map(move |page| region * REGION + page)
+    /// Returns the pages of the region with this number that lie in `range`, in order.
+    pub fn within(self, region: u64, range: Range<u64>) -> impl Iterator<Item = u64> {
+        let first = region * REGION;
+        let inside = |page: u64| page.clamp(first, first + REGION) - first;
+        let (start, end) = (inside(range.start), inside(range.end));
+        (start / 64..end.div_ceil(64)).flat_map(move |word| {
+            let (before, behind) = (start.saturating_sub(word * 64), (word * 64 + 64).saturating_sub(end));
+            let mut bits = self.0[word as usize] & u64::MAX << before & u64::MAX >> behind;
+            std::iter::from_fn(move || {
+                let lowest = (bits != 0).then(|| u64::from(bits.trailing_zeros()))?;
+                bits &= bits - 1;
+                Some(first + word * 64 + lowest)
+            })
+        })
     }
 }
 
@@ -106,6 +118,14 @@ mod tests {
         let added = [5 * REGION + 511, 5 * REGION, 5 * REGION + 64, 5 * REGION];
         assert_eq!(added.map(|page| pages.add(page)), [true, true, true, false]);
         assert_eq!(pages.count(), 3);
-        assert!(pages.pages(5).eq([5 * REGION, 5 * REGION + 64, 5 * REGION + 511]));
+        let within = |start: u64, end: u64| -> Vec<u64> {
+            pages.within(5, 5 * REGION + start..5 * REGION + end).map(|page| page - 5 * REGION).collect()
+        };
+        assert_eq!(within(0, REGION), [0, 64, 511]);
+        assert_eq!(
+            [within(1, 64), within(1, 65), within(64, 511), within(65, 65)],
+            [vec![], vec![64], vec![64], vec![]]
+        );
+        assert!(pages.within(5, 0..u64::MAX).count() == 3 && pages.within(5, 0..9).next().is_none());
     }
 }

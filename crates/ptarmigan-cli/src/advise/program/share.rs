@@ -7,9 +7,10 @@
 //! child's faults on pages that the parent has touched, and the parent's faults on pages that fork
 //! had write-protected.
 use super::edit::Edit;
+use super::page_set::PageSet;
+use foldhash::{HashMap, HashMapExt, HashSet};
 use ptarmigan_replay::{PackedEvent, PackedKind, Trace};
 use ptarmigan_trace::{CloneKind, FaultFlags, Kind};
-use std::collections::{HashMap, HashSet};
 
 /// A child that may share tables.
 struct SharingChild {
@@ -116,10 +117,14 @@ impl Forks {
 /// The pages that each space has touched and written since it was last copied.
 pub struct Pages {
     space_of: Vec<u32>,
-    spaces: u32,
-    touched: HashSet<(u32, u64)>,
-    written: HashMap<u32, HashSet<u64>>,
+    spaces: Vec<SpacePages>,
     access_unknown: bool,
+}
+
+#[derive(Clone, Default)]
+struct SpacePages {
+    touched: PageSet,
+    written: PageSet,
 }
 
 impl Pages {
@@ -127,40 +132,40 @@ impl Pages {
     pub fn new(trace: &Trace) -> Self {
         Pages {
             space_of: vec![0; trace.tasks as usize],
-            spaces: 1,
-            touched: HashSet::new(),
-            written: HashMap::new(),
+            spaces: vec![SpacePages::default()],
             access_unknown: trace.access_unknown,
         }
     }
 
     fn has(&self, task: u32, page: u64) -> bool {
-        self.touched.contains(&(self.space_of[task as usize], page))
+        self.spaces[self.space_of[task as usize] as usize].touched.has(page)
+    }
+
+    /// Puts a task into a new space.
+    fn new_space(&mut self, task: u32) {
+        self.space_of[task as usize] = self.spaces.len() as u32;
+        self.spaces.push(SpacePages::default());
     }
 
     /// Follows a step. Returns whether it happens with `vfork`, too: a write to a page that was
     /// written before, and that no fork has protected since, makes no fault.
     pub fn step(&mut self, step: &PackedEvent, kind: Option<Kind>) -> bool {
         let space = self.space_of[step.task as usize];
+        let pages = &mut self.spaces[space as usize];
         match (step.what, kind) {
             (PackedKind::Fault { page, flags }, _) => {
-                self.touched.insert((space, page));
+                pages.touched.add(page);
                 if self.access_unknown || !flags.may_write(false) {
                     return true;
                 }
-                let new = self.written.entry(space).or_default().insert(page);
-                return new || flags.0 & FaultFlags::PRESENT == 0;
+                return pages.written.add(page) || flags.0 & FaultFlags::PRESENT == 0;
             }
             (_, Some(Kind::Clone { child, kind: CloneKind::Fork })) => {
-                self.written.remove(&space);
-                self.space_of[child as usize] = self.spaces;
-                self.spaces += 1;
+                pages.written = PageSet::default();
+                self.new_space(child);
             }
             (_, Some(Kind::Clone { child, .. })) => self.space_of[child as usize] = space,
-            (_, Some(Kind::Exec { .. })) => {
-                self.space_of[step.task as usize] = self.spaces;
-                self.spaces += 1;
-            }
+            (_, Some(Kind::Exec { .. })) => self.new_space(step.task),
             _ => {}
         }
         true

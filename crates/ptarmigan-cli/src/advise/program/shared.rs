@@ -15,10 +15,11 @@
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, SpaceOperation};
 use crate::advise::facts::{Facts, Mapping};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::{PackedKind, Trace, When};
 use ptarmigan_trace::{FaultFlags, Kind, MapFlags, Object};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The fewest pages of an object that may have huge pages.
 const LEAST: u64 = 2 * REGION;

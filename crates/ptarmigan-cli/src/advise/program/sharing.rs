@@ -9,9 +9,10 @@
 use super::edit::Edit;
 use super::seen::{Finder, Happens, SpaceOperation};
 use crate::advise::facts::Facts;
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use ptarmigan_replay::{PackedKind, Trace, When};
 use ptarmigan_trace::{Cause, FaultFlags, Kind, Note, PlaceId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// The fewest copies of a child that count: 1 MiB. Each child copies some pages of its stack and of
 /// the C library.

@@ -6,9 +6,10 @@
 use super::pack::Packed;
 use super::seen::REGION;
 use super::zones::{Zone, Zones};
+use foldhash::{HashMap, HashMapExt};
 use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The kind of advice on mappings.
 pub const SPARSE_LAYOUT: &str = "sparse-layout";

@@ -7,9 +7,10 @@
 use super::edit::Edit;
 use super::share::Pages;
 use crate::advise::facts::Facts;
+use foldhash::{HashMap, HashSet, HashSetExt};
 use ptarmigan_replay::{PackedKind, Trace};
 use ptarmigan_trace::Kind;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The subshells of one shell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,8 +14,8 @@
 //! much memory as the huge pages have at once, with the prices of new memory.
 use super::seen::REGION;
 use crate::page_prices::{PagePrices, PriceSet, UnitPrices};
+use foldhash::HashMap;
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// The fate of pages of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,9 +12,10 @@
 //! * It is the stack of a thread, which the C library maps.
 //! * The dynamic loader has mapped it: before it unmapped its cache of libraries, a file.
 use super::seen::{PAGE, REGION, RegionPages};
+use foldhash::HashMap;
 use ptarmigan_replay::{PackedEvent, PackedKind, RangeMap, Tasks, Trace};
 use ptarmigan_trace::{CloneKind, FaultFlags, Kind, Locking, MapFlags};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Lengths that the C library's allocator maps for an arena of 64 MiB: the arena itself, and twice
 /// that to cut an aligned one out of.
@@ -284,7 +285,7 @@ impl Touched {
             zone.pages = Vec::new();
             return;
         }
-        zone.pages.extend(regions.iter().flat_map(|(region, pages)| pages.pages(*region)));
+        zone.pages.extend(regions.iter().flat_map(|(region, pages)| pages.within(*region, 0..u64::MAX)));
         zone.pages.sort_unstable();
         zone.pages.dedup();
     }

@@ -1,6 +1,6 @@
 //! Advice for the author of a recorded program.
 use crate::advise::{Brief, Effort, brief};
-use ptarmigan_replay::Trace;
+use ptarmigan_replay::SoloTrace;
 use serde::Serialize;
 
 /// Advice, or why there is none.
@@ -15,8 +15,8 @@ pub(crate) struct AdviceFigures {
 
 impl AdviceFigures {
     /// Looks for advice in replays on a machine of `memory` bytes.
-    pub fn new(trace: Trace, memory: u64, effort: Effort) -> Self {
-        match brief(trace, memory, effort) {
+    pub fn new(recorded: &SoloTrace, memory: u64, effort: Effort) -> Self {
+        match brief(recorded, memory, effort) {
             Ok(pieces) => AdviceFigures { pieces, problem: None },
             Err(failure) => AdviceFigures { pieces: Vec::new(), problem: Some(failure.message().to_owned()) },
         }

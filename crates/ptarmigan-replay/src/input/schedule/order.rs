@@ -155,6 +155,11 @@ impl Order {
             }
         }
         for &(space, how) in spaces {
+            // Nearly always, and always with one worker.
+            if matches!(&self.spaces[space as usize], Sharing::Own(Some(last)) if usize::from(last.worker) == worker)
+            {
+                continue;
+            }
             // Taken out, because `before` needs all of `self`.
             let mut access = std::mem::replace(&mut self.spaces[space as usize], Sharing::Own(None));
             self.before(worker, space, &mut access, how, origin);
@@ -174,7 +179,6 @@ impl Order {
     /// Appends the steps that must precede the use of a space by an operation.
     fn before(&mut self, worker: usize, space: u32, access: &mut Sharing, how: SpaceUse, origin: u32) {
         match access {
-            Sharing::Own(Some(last)) if usize::from(last.worker) == worker => {}
             Sharing::Own(last) => {
                 if let Some(last) = *last {
                     self.workers[usize::from(last.worker)].after.push((last.at, Op::Release { space }));

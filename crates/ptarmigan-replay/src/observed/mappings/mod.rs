@@ -8,8 +8,8 @@ mod space;
 pub use history::PageAt;
 pub use space::SpaceMap;
 
+use foldhash::{HashMap, HashSet, HashSetExt};
 use ptarmigan_trace::{AreaKind, CloneKind, Event, Kind, MapFlags, Note, Object, Prot, Symbols, Text};
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// The kind of a mapping.
@@ -126,10 +126,10 @@ pub struct MappingTracker {
 
 impl Default for MappingTracker {
     fn default() -> Self {
-        let spaces = HashMap::from([(0, (Rc::default(), 1))]);
+        let spaces = HashMap::from_iter([(0, (Rc::default(), 1))]);
         Self {
             spaces,
-            tasks: HashMap::from([(0, 0)]),
+            tasks: HashMap::from_iter([(0, 0)]),
             running: HashSet::new(),
             next_space: 1,
             next_mapping: 0,

@@ -1,7 +1,7 @@
 //! Adds up the work by the functions that caused it.
 use super::rows::FunctionWork;
+use foldhash::{HashMap, HashMapExt};
 use ptarmigan_trace::{Call, Cause, Note, Place, PlaceId, Symbols, Text};
-use std::collections::HashMap;
 
 /// Work of one place in one start of a program.
 #[derive(Clone, Copy, Default)]

@@ -8,10 +8,10 @@ pub use rows::{FunctionWork, MappingWork, Work};
 use super::mappings::{Mapping, MappingTracker};
 use crate::input::trace::{PackedKind, Trace};
 use crate::starts::Starts;
+use foldhash::HashMap;
 use functions::Functions;
 use group::{Counts, Group};
 use ptarmigan_trace::{Event, FaultFlags, Kind, Symbols};
-use std::collections::HashMap;
 
 /// The most mappings whose faults are told apart.
 const MOST_MAPPINGS: usize = 1 << 20;

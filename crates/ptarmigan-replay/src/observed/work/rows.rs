@@ -1,10 +1,10 @@
 //! The rows of work by mapping and by function.
 use super::group::{Counts, Group};
 use crate::observed::mappings::{Mapping, MappingKind};
+use foldhash::{HashMap, HashMapExt};
 use ptarmigan_trace::{Symbols, Text};
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 /// The work of a recording, by mapping and by function.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -8,11 +8,12 @@ use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::share::Forks;
 use super::{LEAST_SECONDS, LOWER_BOUND, Look, Proposal, UNSEEN_WRITES, list};
+use foldhash::HashSet;
 use ptarmigan_term::Failure;
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Time};
 use ptarmigan_trace::{Call, Cause};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 /// The fewest tables that large forks copy.
 const LEAST_TABLES: u64 = 64;
