@@ -23,8 +23,7 @@
 //! well: these say how far it scatters. The first memory that a measurement gets has prices of its
 //! own, because it may be new to a virtual machine, and its host then has to find it: for a huge
 //! page this takes up to twenty times as long.
-use ptarmigan_bench::stats::median;
-use serde::Serialize;
+use ptarmigan_replay::model::page_prices::{NewMemory, PagePrices, PriceSet, ROUNDS};
 use std::io::{self, PipeWriter};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -40,112 +39,29 @@ const PAGES: usize = MEMORY / PAGE;
 const CUT: usize = REGIONS / 2;
 /// Pages of a region that are copied one by one, and as many that are made writable again.
 const WRITES: usize = 32;
-const ROUNDS: usize = 5;
 
-/// The price of one page by its fate, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct UnitPrices {
-    /// The first write to it.
-    pub fresh: f64,
-    /// A fork shows it to a child.
-    pub forked: f64,
-    /// A space ends that shares it.
-    pub dropped: f64,
-    /// The only space that has it gives it back.
-    pub freed: f64,
-    /// `mprotect` changes its permissions.
-    pub protected: f64,
-}
-
-/// Prices of work on pages, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct PriceSet {
-    /// Pages of 4 KiB.
-    pub small: UnitPrices,
-    /// Pages of 4 KiB that were a huge page until it was split. They are never fresh.
-    pub split: UnitPrices,
-    /// Huge pages.
-    pub huge: UnitPrices,
-    /// A write to a page of 4 KiB that another space has as well.
-    pub copied: f64,
-    /// A write to one that no other space has any more.
-    pub reused: f64,
-    /// The first write to a huge page that another space has as well.
-    pub splits: f64,
-    /// A call for a part of a huge page splits it, beside the call itself.
-    pub cuts: f64,
-    /// A call that changes one page.
-    pub call: f64,
-    /// A fork without memory.
-    pub fork: f64,
-    /// An end without memory.
-    pub exit: f64,
-}
-
-/// The first write to a page of memory that the machine may not have used before, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct NewMemory {
-    /// A page of 4 KiB.
-    pub small: f64,
-    /// A huge page.
-    pub huge: f64,
-}
-
-/// Prices of this host with their scatter.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct PagePrices {
-    /// The median of each price.
-    #[serde(flatten)]
-    pub middle: PriceSet,
-    /// First writes to the first memory that the measurement got.
-    pub new: NewMemory,
-    /// All prices of each round.
-    #[serde(skip)]
-    pub rounds: [PriceSet; ROUNDS],
-}
-
-impl PagePrices {
-    /// Measures. Takes about two seconds and 128 MiB, and forks; so it is for a process that is
-    /// small yet.
-    ///
-    /// # Errors
-    /// If there is no memory, a child cannot be made, or the kernel gives no huge pages.
-    pub fn measure() -> Result<Self, String> {
-        let fail = |e: io::Error| format!("prices of pages: {e}");
-        let new = new_memory().map_err(fail)?;
-        // Memory that is new to a virtual machine costs its host more than all of this: the first
-        // round brings in the rest.
-        one_round().map_err(fail)?;
-        let mut rounds = [PriceSet::default(); ROUNDS];
-        for round in &mut rounds {
-            *round = one_round().map_err(fail)?;
-        }
-        let of = |price: &dyn Fn(&PriceSet) -> f64| median(rounds.iter().map(price)).max(0.0);
-        let unit = |kind: fn(&PriceSet) -> UnitPrices| UnitPrices {
-            fresh: of(&|p| kind(p).fresh),
-            forked: of(&|p| kind(p).forked),
-            dropped: of(&|p| kind(p).dropped),
-            freed: of(&|p| kind(p).freed),
-            protected: of(&|p| kind(p).protected),
-        };
-        let middle = PriceSet {
-            small: unit(|p| p.small),
-            split: unit(|p| p.split),
-            huge: unit(|p| p.huge),
-            copied: of(&|p| p.copied),
-            reused: of(&|p| p.reused),
-            splits: of(&|p| p.splits),
-            cuts: of(&|p| p.cuts),
-            call: of(&|p| p.call),
-            fork: of(&|p| p.fork),
-            exit: of(&|p| p.exit),
-        };
-        // A huge page is one fault, 512 small ones are 512.
-        if middle.huge.forked * 8.0 > middle.small.forked * 512.0 {
-            return Err("prices of pages: the kernel gives no huge pages".to_owned());
-        }
-        Ok(PagePrices { middle, new, rounds })
+/// Measures. Takes about two seconds and 128 MiB, and forks; so it is for a process that is
+/// small yet.
+///
+/// # Errors
+/// If there is no memory, a child cannot be made, or the kernel gives no huge pages.
+pub(crate) fn measure() -> Result<PagePrices, String> {
+    let fail = |e: io::Error| format!("prices of pages: {e}");
+    let new = new_memory().map_err(fail)?;
+    // Memory that is new to a virtual machine costs its host more than all of this: the first
+    // round brings in the rest.
+    one_round().map_err(fail)?;
+    let mut rounds = [PriceSet::default(); ROUNDS];
+    for round in &mut rounds {
+        *round = one_round().map_err(fail)?;
     }
+    let prices = PagePrices::of(new, rounds);
+    let PriceSet { small, huge, .. } = prices.middle;
+    // A huge page is one fault, 512 small ones are 512.
+    if huge.forked * 8.0 > small.forked * 512.0 {
+        return Err("prices of pages: the kernel gives no huge pages".to_owned());
+    }
+    Ok(prices)
 }
 
 /// Measures first writes to memory as this machine gives it now, half of it in huge pages.
@@ -378,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_fork_of_a_huge_page_costs_less_than_one_of_its_pages() {
-        match PagePrices::measure() {
+        match measure() {
             Ok(prices) => {
                 let PriceSet { small, split, huge, .. } = prices.middle;
                 assert!(huge.forked < small.forked * 64.0, "{prices:?}");

@@ -22,8 +22,8 @@ pub struct AdviseArgs {
     /// Memory of the machine that replays run on.
     #[arg(long, default_value = "4G", value_parser = parse_memory, value_name = "SIZE")]
     pub(super) memory: u64,
-    /// What TLB flushes cost on the kernel's machine: a cost model with costs, such as `ptarmigan
-    /// calibrate -o FILE` writes. Without it there is no advice on flushes.
+    /// What TLB flushes and work on pages cost: a cost model of `ptarmigan calibrate -o FILE`.
+    /// Without it there is no advice on flushes, and prices of pages are measured anew in each run.
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
     /// Replays of each side. Times differ if all of the one side are below all of the other. With 0
@@ -76,14 +76,10 @@ impl AdviseArgs {
     /// If standard input is named twice, or an option has no use.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.whom == Whom::Program {
-            let unused = [
-                (self.model.is_some(), "--model prices flushes"),
-                (self.arch != KernelArch::X86_64, "--arch chooses the machine"),
-            ];
-            if let Some((_, what)) = unused.iter().find(|(given, _)| *given) {
-                return Err(Failure::new(format!(
-                    "{what} for a kernel; give --for kernel or --for both, too"
-                )));
+            if self.arch != KernelArch::X86_64 {
+                return Err(Failure::new(
+                    "--arch chooses the machine for a kernel; give --for kernel or --for both, too",
+                ));
             }
         }
         let inputs = self.traces.iter().chain(&self.check);

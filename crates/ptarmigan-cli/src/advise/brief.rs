@@ -1,8 +1,9 @@
 //! Finds advice for the author of a program in short form, for a page of other figures.
 use super::advice::{Advice, Details};
 use super::args::AdviseArgs;
-use crate::page_prices::PagePrices;
+use crate::page_prices;
 use ptarmigan_replay::SoloTrace;
+use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_term::Failure;
 use serde::Serialize;
 
@@ -65,7 +66,7 @@ impl Effort {
     /// called before traces are read: prices are measured with forks, which a large process makes
     /// dear.
     pub fn timed() -> Self {
-        Effort { rounds: 5, prices: PagePrices::measure().ok() }
+        Effort { rounds: 5, prices: page_prices::measure().ok() }
     }
 }
 

@@ -13,9 +13,9 @@
 //! program, but at most [`Times::faults_at_most`]: other system calls are in the rest as well.
 use super::facts::Facts;
 use super::program::switches;
-use crate::page_prices::PagePrices;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use ptarmigan_replay::account::{ProgramTimes, Times};
+use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_replay::{PackedKind, Tasks, Trace};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Count, Time};

@@ -31,7 +31,7 @@ mod text;
 pub use args::AdviseArgs;
 pub use brief::{Brief, Effort, brief};
 
-use crate::page_prices::PagePrices;
+use crate::page_prices;
 use args::{KernelArch, Whom};
 use causes::Causes;
 use check::{After, First};
@@ -41,6 +41,7 @@ use program::Needs;
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan_replay::SoloTrace;
 use ptarmigan_replay::model;
+use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_term::print;
 use ptarmigan_term::screen;
 use ptarmigan_term::{Context, Failure};
@@ -53,10 +54,12 @@ use std::process::ExitCode;
 /// If a trace or a cost model cannot be read, or memory runs out.
 pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     args.check()?;
-    let costs = args.model.as_deref().map(costs).transpose()?;
+    let model = args.model.as_deref().map(|name| Priced::load(name, args.whom)).transpose()?;
     // Before traces are read: prices are measured with forks, which a large process makes dear.
     let timed = args.whom != Whom::Kernel && args.rounds > 0;
-    let prices = timed.then(|| PagePrices::measure().ok()).flatten();
+    let stored = model.as_ref().and_then(|model| model.pages);
+    let prices = stored.or_else(|| timed.then(|| page_prices::measure().ok()).flatten());
+    let costs = model.and_then(|model| model.flushes);
     let width = screen::narrow().unwrap_or(text::COLUMNS);
     let mut document = AdviceDocument::default();
     for path in &args.traces {
@@ -73,13 +76,28 @@ pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Loads a cost model that has costs.
-fn costs(name: &str) -> Result<Costs, Failure> {
-    match model::load(name).map_err(|e| Failure::new(e.to_string()))?.rule {
-        CostModel::Costs(costs) => Ok(costs),
-        _ => Err(Failure::new(format!(
-            "--model {name}: a rule without costs prices nothing; give a file of `ptarmigan calibrate -o FILE`"
-        ))),
+/// What a cost model prices.
+struct Priced {
+    flushes: Option<Costs>,
+    pages: Option<PagePrices>,
+}
+
+impl Priced {
+    /// Loads a cost model that prices what advice for `whom` needs: flushes for a kernel, pages for
+    /// a program.
+    fn load(name: &str, whom: Whom) -> Result<Self, Failure> {
+        let model = model::load(name).map_err(|e| Failure::new(e.to_string()))?;
+        let flushes = match model.rule {
+            CostModel::Costs(costs) => Some(costs),
+            _ => None,
+        };
+        let pages = model.page_prices.filter(|_| whom != Whom::Kernel);
+        let lacks = match whom {
+            Whom::Program if pages.is_none() => "it has no prices of pages, which a program needs",
+            Whom::Kernel | Whom::Both if flushes.is_none() => "a rule without costs prices nothing",
+            _ => return Ok(Priced { flushes, pages }),
+        };
+        Err(Failure::new(format!("--model {name}: {lacks}; give a file of `ptarmigan calibrate -o FILE`")))
     }
 }
 

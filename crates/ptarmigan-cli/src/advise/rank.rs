@@ -109,8 +109,8 @@ mod tests {
     use super::super::figures::{Figures, Saved};
     use super::super::program::work::LinuxWork;
     use super::*;
-    use crate::page_prices::PagePrices;
     use ptarmigan_replay::CountedRun;
+    use ptarmigan_replay::model::page_prices::PagePrices;
 
     fn advice(kind: &'static str, seconds: Option<f64>, value: f64) -> Advice {
         let without = Figures::of(&[CountedRun::default()]);

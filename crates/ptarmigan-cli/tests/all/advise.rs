@@ -642,7 +642,7 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
         (&[cut], "truncated"),
         (&["compil"], "did you mean compile?"),
         (&[dense, "--for", "kernel", "--model", "linx-33"], "did you mean linux-33?"),
-        (&[dense, "--model", "linux-33"], "--model prices flushes for a kernel; give --for kernel"),
+        (&[dense, "--model", "linux-33"], "it has no prices of pages, which a program needs"),
         (&[dense, "--arch", "i386-pae"], "--arch chooses the machine for a kernel; give --for kernel"),
         (&["-", "-"], "standard input has one trace"),
         (&[dense, "--for", "both", "--model", "linux-33"], "a rule without costs prices nothing"),

@@ -1,7 +1,8 @@
 //! Huge pages are not advised where they cannot help, or where another cause takes the time.
 use crate::advise::{BASE, EXEC, advice, kinds, made, map, piece, reason, write};
-use crate::program::Temporary;
+use crate::program::{Temporary, ptarmigan, text};
 use ptarmigan_trace::{Call, FaultFlags, Kind, Locking, MapFlags, Name, Note, Prot, Runtime};
+use serde_json::json;
 
 const EXIT: Kind = Kind::Exit { last: true };
 const HUGE: u64 = 512;
@@ -183,4 +184,63 @@ fn protections_of_a_whole_region_for_one_block_are_told() {
     assert!(figure.starts_with("Each call changes and flushes all present pages of its range, 4,096 on"));
     assert!(figure.contains(" They took 1 s, "), "{figure}");
     assert!(!kinds(&flips(2)).contains(&"protect"), "two pages each are few");
+}
+
+/// Returns a cost model with prices of pages: a first write to a huge page takes as long as `huge`
+/// of those to small ones.
+fn model(huge: f64, changed: impl FnOnce(&mut serde_json::Value)) -> Temporary {
+    let unit =
+        |fresh: f64| json!({ "fresh": fresh, "forked": 1.0, "dropped": 1.0, "freed": 1.0, "protected": 1.0 });
+    let round = |fresh: f64| {
+        json!({ "small": unit(fresh), "split": unit(fresh), "huge": unit(fresh * huge), "copied": 1.0,
+                "reused": 1.0, "splits": 1.0, "cuts": 1.0, "call": 1.0, "fork": 1.0, "exit": 1.0 })
+    };
+    let mut file = json!({
+        "schema": 1, "name": "stored", "rule": "always-full",
+        "page_prices": {
+            "unix_time": 1_764_590_000, "load": 0.25, "new": { "small": 500.0, "huge": huge * 500.0 },
+            "rounds": [round(500.0), round(510.0), round(490.0), round(505.0), round(495.0)],
+        },
+    });
+    changed(&mut file);
+    let model = Temporary::new("json");
+    std::fs::write(&model.0, file.to_string()).expect("a file");
+    model
+}
+
+#[test]
+fn stored_prices_give_the_same_answer_each_time() {
+    let mut filled = vec![map(BASE, 4 * HUGE)];
+    filled.extend((0..4 * HUGE).map(|page| write(BASE + page)));
+    let trace = trace("filled", filled);
+    let stored = |huge: f64, rounds: &str| {
+        let model = model(huge, |_| ());
+        advice(&trace.0, &["--rounds", rounds, "--model", text(&model.0)])
+    };
+    let figure = |rounds: &str| {
+        let report = stored(100.0, rounds);
+        let found = piece(&report, "huge-pages");
+        assert_eq!(found["linux"]["prices"]["stored"]["load"], 0.25, "{report:#}");
+        found["figure"].as_str().expect("a text").to_owned()
+    };
+    let once = figure("0");
+    assert!(once.contains("by the stored prices of pages (from 810 µs less to 843 µs less)"), "{once}");
+    let priced = |figure: String| figure.split_once(" It takes").map(|(_, prices)| prices.to_owned());
+    assert_eq!(priced(figure("3")), priced(once));
+    let worse = stored(1000.0, "0");
+    assert!(reason(&worse, "huge-pages").contains("by the stored prices"), "{worse:#}");
+}
+
+#[test]
+fn a_model_without_usable_prices_of_pages_is_refused() {
+    let trace = trace("small", [map(BASE, 1), write(BASE)]);
+    let refused = |changed: fn(&mut serde_json::Value), why: &str| {
+        let model = model(100.0, changed);
+        let out = ptarmigan(&["advise", "--model", text(&model.0), text(&trace.0)]);
+        assert!(out.status == Some(1) && out.err.contains(why), "{}", out.err);
+    };
+    refused(|file| drop(file["page_prices"].take()), "it has no prices of pages");
+    refused(|file| drop(file["page_prices"]["rounds"][0].take()), "cost model ");
+    refused(|file| file["page_prices"]["loud"] = json!(1), "unknown field `loud`");
+    refused(|file| file["page_prices"]["rounds"] = json!([]), "length");
 }

@@ -1,6 +1,7 @@
 //! The schema of a cost model.
 use super::error::Problem;
 use super::host::HostName;
+use super::page_prices::{PagePrices, PriceFile};
 use super::parameter::Parameter;
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan_term::Time;
@@ -23,6 +24,8 @@ pub struct Model {
     pub rule: CostModel,
     /// The price of clearing a byte of the hash table, in picoseconds.
     pub wipe_byte: Option<u64>,
+    /// The prices of work on pages.
+    pub page_prices: Option<PagePrices>,
 }
 
 #[derive(Deserialize)]
@@ -37,6 +40,8 @@ struct File {
     pages: Option<Value>,
     #[serde(default)]
     costs: Option<CostFile>,
+    #[serde(default)]
+    page_prices: Option<PriceFile>,
 }
 
 /// Costs of a machine. A cost that does not exist on the machine is left out.
@@ -105,7 +110,8 @@ impl Model {
         if let Some(pages) = file.pages.filter(|_| file.rule != "ceiling") {
             return Err(refuse("pages", &pages, "left out unless the rule is \"ceiling\""));
         }
-        Ok(Model { name: file.name, host: file.host, rule, wipe_byte })
+        let page_prices = file.page_prices.map(PagePrices::from);
+        Ok(Model { name: file.name, host: file.host, rule, wipe_byte, page_prices })
     }
 }
 

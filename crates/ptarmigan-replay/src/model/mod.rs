@@ -1,7 +1,8 @@
-//! Cost models: files with the cost of flushes on a machine. docs/cost-models.md has the schema.
+//! Cost models: files with the cost of flushes and pages on a machine. docs/cost-models.md has the schema.
 //!
 //! * `error`: the errors of a file.
 //! * `parameter`: one cost, with its bounds.
+//! * `page_prices`: prices of work on pages, which a model may have.
 //! * `file`: the schema.
 //! * `host`: the machine that this process runs on.
 //! * `load`: models by name or by path.
@@ -9,6 +10,7 @@ mod error;
 mod file;
 mod host;
 mod load;
+pub mod page_prices;
 mod parameter;
 
 pub use error::{ModelError, Problem};

@@ -43,7 +43,6 @@ use super::advice::Verdict;
 use super::facts::Facts;
 use super::figures::Figures;
 use super::measure::Measure;
-use crate::page_prices::PagePrices;
 use churn::Churn;
 use empty::EmptyTables;
 use foldhash::HashSet;
@@ -54,6 +53,7 @@ pub use needs::Needs;
 use pooler::Servers;
 use protect::Protections;
 use ptarmigan_replay::SoloTrace;
+use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_term::Failure;
 use rejected::Unfit;
 use seen::{All, Finder};
@@ -192,8 +192,8 @@ mod tests {
     use super::super::advice::Advice;
     use super::super::measure::Side;
     use super::*;
-    use crate::page_prices::{PriceSet, UnitPrices};
     use ptarmigan_replay::Trace;
+    use ptarmigan_replay::model::page_prices::{PriceSet, UnitPrices};
     use ptarmigan_trace::{Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Writer};
 
     /// Returns the advice about a program that fills 8 MiB, where the first write to a huge page
@@ -238,7 +238,7 @@ mod tests {
     fn a_saving_that_may_be_a_loss_has_no_percentage() {
         let advice = advised(filled(100.0, 1000.0));
         assert!(advice.details.uncertain && advice.linux.is_some_and(|linux| linux.share.is_none()));
-        let figure = "Saves 2,044 of 2,048 faults. On this machine it takes 400 µs instead of 2.0 ms of system \
+        let figure = "Saves 2,044 of 2,048 faults. It takes 400 µs instead of 2.0 ms of system \
                       time by prices of pages measured here (from 2.0 ms more to 1.6 ms less): try it and measure.";
         assert!(advice.figure.starts_with(figure) && !advice.figure.contains('%'), "{}", advice.figure);
     }

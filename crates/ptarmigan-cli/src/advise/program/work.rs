@@ -13,8 +13,8 @@
 //! host time. So the saving is priced with the prices of each round of the measurement and, for as
 //! much memory as the huge pages have at once, with the prices of new memory.
 use super::seen::REGION;
-use crate::page_prices::{PagePrices, PriceSet, UnitPrices};
 use foldhash::HashMap;
+use ptarmigan_replay::model::page_prices::{PagePrices, PriceSet, UnitPrices};
 use serde::Serialize;
 
 /// The fate of pages of one kind.

@@ -3,6 +3,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::estimate::Estimate;
+use ptarmigan_replay::model::page_prices::PriceFile;
 use ptarmigan_replay::model::{HostName, Model};
 use ptarmigan_term::{Context, Failure};
 
@@ -70,12 +71,12 @@ impl CostsNs {
         }
     }
 
-    /// Returns the text of a model of this host.
+    /// Returns the text of a model of this host, with the prices of pages if they were measured.
     ///
     /// # Errors
     ///
     /// If a cost is one that no model may have.
-    pub(super) fn file(&self, host: &HostName) -> Result<String, Failure> {
+    pub(super) fn file(&self, host: &HostName, pages: Option<&PriceFile>) -> Result<String, Failure> {
         let mut costs = Map::new();
         let mut add = |name: &str, ns: Option<f64>, basis: &str| {
             if let Some(ns) = ns {
@@ -94,13 +95,16 @@ impl CostsNs {
             let pages = json!({ "value": RESIDENT, "unit": "pages", "basis": "assumed" });
             costs.insert("resident".to_owned(), pages);
         }
-        let file = json!({
+        let mut file = json!({
             "schema": 1,
             "name": "calibrated",
             "host": host,
             "rule": "costs",
             "costs": Value::Object(costs),
         });
+        if let Some(pages) = pages {
+            file["page_prices"] = serde_json::to_value(pages).context("prices of pages")?;
+        }
         let text = serde_json::to_string_pretty(&file).context("model")? + "\n";
         Model::parse(&text).map_err(|problem| Failure::new(problem.at("of this host").to_string()))?;
         Ok(text)

@@ -12,10 +12,11 @@ use super::picture::Picture;
 use super::sample::CaseTime;
 use ptarmigan_bench::stats::median;
 use ptarmigan_replay::model::HostName;
+use ptarmigan_replay::model::page_prices::{PagePrices, PriceSet};
 use ptarmigan_term::text::{Text, TextTable};
 
 /// The samples of the processes, by the number of their CPUs.
-pub(super) struct Measured {
+pub(super) struct Processes {
     pub grid: Grid,
     pub processes: Vec<Vec<CaseTime>>,
 }
@@ -45,6 +46,9 @@ pub(super) struct Calibration {
     /// Another calibration may come to another result.
     pub noisy: bool,
     pub curve: Vec<CurvePoint>,
+    /// The prices of work on pages, where the kernel gives huge pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_prices: Option<PagePrices>,
 }
 
 impl Calibration {
@@ -57,11 +61,11 @@ impl Calibration {
         host: HostName,
         ceiling: Ceiling,
         rounds: u32,
-        measured: &[Measured],
+        measured: &[Processes],
     ) -> Result<Self, TooFew> {
         let mut estimates: Vec<Estimate> = Vec::new();
         let mut curve = Vec::new();
-        for Measured { grid, processes } in measured {
+        for Processes { grid, processes } in measured {
             for setting in grid.settings() {
                 estimates.push(Estimate::of(processes, setting, *grid)?);
             }
@@ -87,6 +91,7 @@ impl Calibration {
             noisy: none.break_even.is_noisy() || resident.break_even.is_noisy(),
             break_even: estimates.into_iter().map(|estimate| estimate.break_even).collect(),
             curve,
+            page_prices: None,
         })
     }
 
@@ -155,6 +160,22 @@ impl Calibration {
         for (name, ns, what) in rows {
             let ns = ns.map_or("none".to_owned(), |ns| format!("{:.4}", Time::from_nanos(ns)));
             writeln!(text, "{name:<12} {ns:>9}  {what}")?;
+        }
+        if let Some(PagePrices { middle: PriceSet { small, huge, copied, .. }, .. }) = &self.page_prices {
+            let time = |ns: f64| format!("{:.3}", Time::from_nanos(ns));
+            writeln!(text, "\npages\n")?;
+            let mut table = TextTable::new(&["", "4 KiB", "2 MiB"], &[-16, 9, 9]);
+            let rows = [
+                ("first write", small.fresh, huge.fresh),
+                ("in a fork", small.forked, huge.forked),
+                ("freed", small.freed, huge.freed),
+                ("in mprotect", small.protected, huge.protected),
+            ];
+            for (what, small, huge) in rows {
+                table.row(&[&what, &time(small), &time(huge)]);
+            }
+            table.row(&[&"copy on write", &time(*copied), &""]);
+            text.table(table);
         }
         writeln!(text, "\na flush by its size, 1 CPU, no working set\n")?;
         write!(text, "{}", self.picture().draw(plain))

@@ -3,9 +3,10 @@ use super::case::{Grid, Setting};
 use super::ceiling::Ceiling;
 use super::estimate::Estimate;
 use super::fake::FakeFlush;
-use super::report::{Calibration, Measured};
+use super::report::{Calibration, Processes};
 use super::sample::{CaseTime, sample};
 use ptarmigan::tlb::CostModel;
+use ptarmigan_replay::model::page_prices::{Measured, NewMemory, PagePrices, PriceSet};
 use ptarmigan_replay::model::{HostName, Model};
 
 const GRID: Grid = Grid { ceiling: 33, cpus: 1 };
@@ -26,7 +27,7 @@ fn processes(planted: f64, grid: Grid, change: impl Fn(&mut FakeFlush)) -> Vec<V
 fn calibration(planted: f64, change: impl Fn(&mut FakeFlush)) -> Calibration {
     let measured = [1, 2].map(|cpus| {
         let grid = Grid { cpus, ..GRID };
-        Measured { grid, processes: processes(planted, grid, &change) }
+        Processes { grid, processes: processes(planted, grid, &change) }
     });
     let ceiling = Ceiling { pages: GRID.ceiling, known: true };
     Calibration::of(HostName::here(), ceiling, PROCESSES as u32, &measured).unwrap()
@@ -94,7 +95,13 @@ fn planted_costs_come_back_as_a_model_that_plans_by_them() {
     near(found.by_name, 0.0, 0.5);
     near(found.everything, 10.0, 1.0);
     assert!(!found.names_forget_all());
-    let model = Model::parse(&costs.file(&calibration.host).unwrap()).unwrap();
+    let new = NewMemory { small: 900.0, huge: 90_000.0 };
+    let rounds = [1.0, 5.0, 2.0, 4.0, 3.0].map(|copied| PriceSet { copied, ..PriceSet::default() });
+    let pages = PagePrices::of(new, rounds).file(Measured { unix_time: 1_764_590_000, load: 0.25 });
+    let model = Model::parse(&costs.file(&calibration.host, Some(&pages)).unwrap()).unwrap();
+    let read = model.page_prices.unwrap();
+    assert_eq!((read.middle.copied, read.rounds[1].copied, read.new.huge), (3.0, 5.0, 90_000.0));
+    assert_eq!(read.stored.map(|measured| measured.load), Some(0.25));
     assert_eq!(model.host, Some(HostName::here()));
     let CostModel::Costs(rule) = model.rule else { panic!("a rule by costs") };
     assert_eq!((rule.resident, rule.run), (512, rule.window));

@@ -55,8 +55,12 @@ fn takes(linux: &LinuxWork) -> String {
         true => format!("{} more", Time::from_nanos(-ns)),
         false => format!("{} less", Time::from_nanos(ns)),
     });
+    let prices = match linux.prices.stored {
+        Some(_) => "the stored prices of pages",
+        None => "prices of pages measured here",
+    };
     format!(
-        "takes {} instead of {} of system time by prices of pages measured here (from {least} to {most})",
+        "takes {} instead of {} of system time by {prices} (from {least} to {most})",
         Time::from_nanos(linux.with_ns),
         Time::from_nanos(linux.without_ns),
     )
@@ -123,14 +127,13 @@ impl Look<'_> {
         if let Some(linux) = linux {
             match linux.share {
                 Some(share) => {
-                    advice.figure +=
-                        &format!(" On this machine it {}: {} less.", takes(&linux), percent(share));
+                    advice.figure += &format!(" It {}: {} less.", takes(&linux), percent(share));
                 }
                 // Shares of the replay would promise what the prices do not.
                 None => {
                     let faults = several(advice.without.faults, "fault");
                     advice.figure = format!(
-                        "Saves {} of {faults}. On this machine it {}: try it and measure.",
+                        "Saves {} of {faults}. It {}: try it and measure.",
                         Count(advice.saved.faults.max(0).unsigned_abs()),
                         takes(&linux)
                     );

@@ -11,7 +11,7 @@ use super::super::facts::Facts;
 use super::super::figures::{Figures, NOTHING, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::rejected::not;
-use crate::page_prices::PagePrices;
+use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::{Count, Failure, Time};
 use ptarmigan_trace::Cause;
