@@ -29,6 +29,8 @@ mod script;
 mod test_names;
 mod tokens;
 mod units;
+#[cfg(unix)]
+mod usage;
 
 /// Checks of the workspace beside its tests.
 #[derive(Parser)]

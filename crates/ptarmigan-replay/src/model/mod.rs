@@ -1,4 +1,5 @@
-//! Cost models: files with the cost of flushes and pages on a machine. docs/cost-models.md has the schema.
+//! Cost models: files with the cost of flushes and pages on a machine. docs/cost-models.md has the
+//! schema.
 //!
 //! * `error`: the errors of a file.
 //! * `parameter`: one cost, with its bounds.

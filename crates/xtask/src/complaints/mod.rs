@@ -14,6 +14,7 @@
 //!    so that no answer gets lost again.
 //! 3. A case without its needs is left out, and named.
 mod answer;
+mod effect;
 mod table;
 
 use crate::outcome;
@@ -21,6 +22,7 @@ use crate::recorder::Recorder;
 use crate::script::succeeds;
 use answer::{Answer, Document};
 use clap::{Args, ValueEnum};
+use effect::Effect;
 use ptarmigan_term::text::{Text, TextTable};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Count, Time};
@@ -55,6 +57,12 @@ pub struct ComplaintsArgs {
     /// Prints the first piece of each case, too.
     #[arg(long)]
     lines: bool,
+    /// Records nothing: runs each program and its cure so many times, in turns, and prints the
+    /// medians. A cure that takes more processor time fails.
+    #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "5",
+        value_parser = clap::value_parser!(u32).range(3..=100),
+          conflicts_with_all = ["lines", "keep"])]
+    effect: Option<u32>,
     /// Keeps the traces in this directory.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -92,7 +100,9 @@ fn compare(args: &ComplaintsArgs) -> Result<bool, String> {
         return Err(format!("--only {name}: no case of {LIST} has this name"));
     }
     let bench = Bench { recorder: Recorder::new("complaints", args.ptarmigan.as_deref())?, home, args };
-    bench.probe()?;
+    if args.effect.is_none() {
+        bench.probe()?;
+    }
     let chosen = |case: &&Case| {
         if args.change {
             case.change
@@ -102,7 +112,10 @@ fn compare(args: &ComplaintsArgs) -> Result<bool, String> {
     };
     let mut have: BTreeMap<&str, bool> = BTreeMap::new();
     let (mut answered, mut left_out, mut failures) = (Vec::new(), Vec::new(), Vec::new());
-    for case in table.case.iter().filter(chosen) {
+    let mut effects = Vec::new();
+    // A case without a cure has no effect.
+    let runs = |case: &&Case| chosen(case) && (args.effect.is_none() || !case.cure.is_empty());
+    for case in table.case.iter().filter(runs) {
         let needs = table.need.iter().filter(|need| case.needs.contains(&need.name));
         let mut missing =
             needs.filter(|need| !*have.entry(&need.name).or_insert_with(|| succeeds(&need.have)));
@@ -111,17 +124,25 @@ fn compare(args: &ComplaintsArgs) -> Result<bool, String> {
             continue;
         }
         let start = Instant::now();
-        match bench.answer(case) {
-            Ok(answer) => answered.push(answer),
-            Err(why) => failures.push(format!("{}: {why}", case.name())),
+        let done = match args.effect {
+            Some(rounds) => bench.effect(case, rounds).map(|effect| effects.push(effect)),
+            None => bench.answer(case).map(|answer| answered.push(answer)),
+        };
+        if let Err(why) = done {
+            failures.push(format!("{}: {why}", case.name()));
         }
         eprintln!("{:<16} {:>7}", case.name(), Time::from(start.elapsed()));
     }
-    print!("{}", report(&answered, args.lines).for_stdout());
+    let text = match args.effect {
+        Some(_) => effect::report(&effects),
+        None => report(&answered, args.lines),
+    };
+    print!("{}", text.for_stdout());
     if !left_out.is_empty() {
         println!("left out, for a tool that is missing: {}", left_out.join(", "));
     }
     failures.extend(answered.iter().filter_map(Answered::failure));
+    failures.extend(effects.iter().filter_map(Effect::harm));
     Ok(outcome::passed(&failures))
 }
 
@@ -213,6 +234,18 @@ impl Bench<'_> {
         }
         let before = self.advise(&args)?;
         Ok(Answered { case: case.clone(), before, cured })
+    }
+
+    /// Runs `case` and its cure in turns.
+    fn effect(&self, case: &Case, rounds: u32) -> Result<Effect, String> {
+        let program = self.program(case)?;
+        let side = |words: &[String]| {
+            let words = command(&program, words);
+            let mut run = Command::new(&words[0]);
+            run.args(&words[1..]).current_dir(self.recorder.dir());
+            run
+        };
+        Effect::of(case, rounds, [&|| side(&case.with), &|| side(&case.cure)])
     }
 
     fn advise(&self, args: &[&OsStr]) -> Result<Answer, String> {

@@ -14,6 +14,7 @@ mod tests_of;
 mod verdict;
 
 use crate::outcome;
+use crate::usage::Usage;
 use build::{Build, Kind};
 use clap::Args;
 use list::Mistake;
@@ -92,23 +93,23 @@ fn made(args: &MistakesArgs) -> Result<bool, String> {
         if numbers.is_empty() {
             continue;
         }
-        let start = cpu_time();
+        let start = Usage::of_ended().processor();
         let mut build = Build::new(kind, Path::new(PLACE), &lists)?;
         let mistakes: Vec<&Mistake> = numbers.iter().map(|n| &lists.mistakes[n - 1].mistake).collect();
         build.all(&mistakes)?;
-        result.built += cpu_time() - start;
+        result.built += Usage::of_ended().processor() - start;
         // Tests that fail anyway say little of a mistake.
-        let start = cpu_time();
+        let start = Usage::of_ended().processor();
         for mistake in mistakes {
             build.check(mistake, limit)?;
         }
-        result.without += cpu_time() - start;
+        result.without += Usage::of_ended().processor() - start;
         let (alone, switched): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|n| build.is_alone(**n));
         for number in switched.into_iter().chain(alone) {
             let mistake = &lists.mistakes[number - 1].mistake;
-            let start = cpu_time();
+            let start = Usage::of_ended().processor();
             let verdict = build.verdict(number, limit)?;
-            let time = cpu_time() - start;
+            let time = Usage::of_ended().processor() - start;
             *(if build.is_alone(number) { &mut result.alone } else { &mut result.switched }) += time;
             result.add(number, mistake, verdict, time);
         }
@@ -188,20 +189,6 @@ impl Results {
         );
         self.failed == 0
     }
-}
-
-/// Returns the CPU time of all commands that have ended.
-fn cpu_time() -> Duration {
-    // SAFETY: zeroes are a value of it, and it is written by the call alone.
-    let usage = unsafe {
-        let mut usage = std::mem::zeroed::<libc::rusage>();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
-    [usage.ru_utime, usage.ru_stime]
-        .map(|time| Duration::from_micros(time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64))
-        .iter()
-        .sum()
 }
 
 #[cfg(test)]
