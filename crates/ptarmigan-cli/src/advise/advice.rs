@@ -67,6 +67,9 @@ pub struct Details {
     /// Seconds of CPU time that it saves, if they are known: pieces of advice are sorted by them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// The saving is an upper bound, of which so large a part is likely: it is sorted by that.
+    #[serde(skip)]
+    pub likely: Option<f64>,
     /// The range of the saving holds 0: it may as well be a loss.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub uncertain: bool,

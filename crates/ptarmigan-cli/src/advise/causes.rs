@@ -19,7 +19,7 @@ use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_replay::{PackedKind, Tasks, Trace};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Count, Time};
-use ptarmigan_trace::{Call, Cause, CloneKind, FaultFlags, Kind, Object, Runtime};
+use ptarmigan_trace::{Call, Cause, CloneKind, FaultFlags, Kind, Locking, Object, Runtime};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -147,6 +147,8 @@ struct Counts {
     calls: BTreeMap<Call, u64>,
     /// Pages that calls of `mprotect` change.
     protected: u64,
+    /// `mlockall` fills each later mapping at once.
+    fills: bool,
     /// Children that start no program and have few faults.
     only_end: u64,
     /// Faults by number of the program and region.
@@ -189,6 +191,9 @@ fn counts(trace: &Trace, facts: &Facts) -> Vec<Counts> {
                     }
                     Kind::Exec { .. } => drop(waiting.remove(&step.task)),
                     Kind::Mprotect { pages, .. } => of.protected += pages,
+                    Kind::LockAll { how } => {
+                        of.fills |= how.0 & (Locking::FUTURE | Locking::ON_FAULT) == Locking::FUTURE;
+                    }
                     _ => {}
                 }
                 // The time of a vfork is its child's, up to the execve.
@@ -244,7 +249,11 @@ impl Causes {
                     // Few of them do not tell the work of the program.
                     only_end: if only_end * 2 >= count { only_end } else { 0 },
                     pages_each: pages,
-                    attempt: attempt(call, only_end * 2 >= count, pages, mallocs).to_owned(),
+                    attempt: match call {
+                        Call::Mmap | Call::Munmap | Call::Mprotect | Call::Brk if counts.fills => LOCKED,
+                        _ => attempt(call, only_end * 2 >= count, pages, mallocs),
+                    }
+                    .to_owned(),
                 });
             }
         }
@@ -324,6 +333,7 @@ fn cause_of_faults(
     let python = facts_of.runtimes.contains(&Runtime::Python) || facts_of.name.starts_with("python");
     let in_a = |object: Object| mapping.as_deref().is_some_and(|name| name.starts_with(object.name()));
     let attempt = match (copying, python) {
+        _ if counts.fills => LOCKED.to_owned(),
         (true, true) => {
             "gc.freeze() before the fork, so that the collector does not write to each object".to_owned()
         }
@@ -365,6 +375,10 @@ fn cause_of_faults(
         attempt,
     }
 }
+
+/// Something to try where each mapping is filled.
+const LOCKED: &str = "mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT), and smaller stacks and mappings: without \
+                      MCL_ONFAULT each new mapping is filled whole";
 
 /// Returns something to try about calls. `end`: most children start no program. `pages` are
 /// the pages that a call changes on average. `mallocs`: glibc's `malloc` may map the memory.

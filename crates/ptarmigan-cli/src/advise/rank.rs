@@ -9,8 +9,8 @@ use ptarmigan_term::{Count, Time};
 const PRICED: [&str; 2] = ["huge-pages", "churn"];
 /// That part.
 const PRICED_PART: f64 = 0.8;
-/// Kinds of advice of which the saving is an upper bound.
-const AT_MOST: [&str; 1] = ["sharing-lost"];
+/// An upper bound of which a smaller part is likely stands behind other advice.
+const UNLIKELY: f64 = 0.2;
 /// Kinds of advice that save memory for tables, not time.
 const MEMORY: [&str; 3] = ["sparse-layout", "arenas", "empty-tables"];
 
@@ -26,15 +26,17 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
         "growth" => &["fault", "mmap", "munmap"],
         "sharing-lost" => &["fault"],
         "subshells" => &["fork", "exit", "fault"],
+        "userfault" => &["fault"],
+        "starts" => &["execve", "exit", "fault", "mmap"],
         "pooler" => &["fork", "exit", "fault", "execve"],
         kind if MEMORY.contains(&kind) => &[],
         _ => return None,
     })
 }
 
-/// Orders advice: by seconds saved, then by the part of the whole; upper bounds, and behind them
-/// advice that saves memory alone; advice that may be a loss last. Moves advice about a small cause
-/// to `rejected`.
+/// Orders advice: by seconds saved, then by the part of the whole; advice that saves memory alone
+/// behind upper bounds; advice that may be a loss last. Moves advice about a small cause to
+/// `rejected`.
 pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Causes) {
     for one in advice.iter_mut().filter(|one| one.to == To::Program) {
         let part = one.saved.faults as f64 / one.without.faults.max(1) as f64;
@@ -72,12 +74,13 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
     let nominal = if causes.fault_seconds.is_none() { NOMINAL } else { 0.0 };
     let seconds = |one: &Advice| {
         let seconds = one.details.seconds.unwrap_or(0.0) + one.saved.faults.max(0) as f64 * nominal;
-        if PRICED.contains(&one.kind) { seconds * PRICED_PART } else { seconds }
+        let part = if PRICED.contains(&one.kind) { PRICED_PART } else { 1.0 };
+        seconds * one.details.likely.unwrap_or(part)
     };
-    let is_bound = |one: &Advice| AT_MOST.contains(&one.kind);
-    let bounds = advice.iter().any(is_bound);
+    let bounds = advice.iter().any(|one| one.details.likely.is_some());
     advice.sort_by(|a, b| {
-        let late = |one: &Advice| is_bound(one) || bounds && MEMORY.contains(&one.kind);
+        let unlikely = |one: &Advice| one.details.likely.is_some_and(|likely| likely < UNLIKELY);
+        let late = |one: &Advice| (bounds && MEMORY.contains(&one.kind), unlikely(one));
         let class = |one: &Advice| (one.details.uncertain, late(one));
         let time = || seconds(b).total_cmp(&seconds(a));
         class(a).cmp(&class(b)).then_with(time).then_with(|| b.value.total_cmp(&a.value))
@@ -177,12 +180,14 @@ mod tests {
 
     #[test]
     fn an_upper_bound_stands_before_advice_that_saves_memory_alone() {
-        let all = vec![
-            advice("sparse-layout", None, 0.9),
-            advice("sharing-lost", Some(0.1), 0.2),
-            advice("vfork", Some(0.05), 0.1),
-        ];
-        assert_eq!(order(all, &Causes::default()).0, ["vfork", "sharing-lost", "sparse-layout"]);
+        let of = |likely| {
+            let mut bound = advice("sharing-lost", Some(0.1), 0.2);
+            bound.details.likely = Some(likely);
+            let all = vec![advice("sparse-layout", Some(1.0), 0.9), bound, advice("vfork", Some(0.04), 0.1)];
+            order(all, &Causes::default()).0
+        };
+        assert_eq!(of(0.5), ["sharing-lost", "vfork", "sparse-layout"]);
+        assert_eq!(of(0.1), ["vfork", "sharing-lost", "sparse-layout"]);
     }
 
     #[test]

@@ -52,7 +52,11 @@ pub fn text(report: &TraceReport, width: usize) -> String {
     let certain = report.advice.iter().any(|advice| !advice.details.uncertain);
     if !certain {
         out.text.push('\n');
-        let found = if report.hardly_any { "Nothing would help" } else { "No advice was found" };
+        let found = match (report.hardly_any, report.advice.is_empty()) {
+            (true, _) => "Nothing would help",
+            (false, true) => "No advice was found",
+            (false, false) => "No advice is certain",
+        };
         out.add(0, &format!("{found}{}.", report.programs.clause()));
     }
     if !report.hardly_any && (!certain || report.leaves_more) {

@@ -141,11 +141,21 @@ fn recordings_made_here_confirm_predicted_figures() {
 
 /// Writes a trace of one CPU with `lost` lost events.
 pub fn made(name: &str, change: impl FnOnce(&mut Header), lost: u64, events: &[(u32, Kind)]) -> Temporary {
+    made_with(name, change, lost, |_| events.to_vec())
+}
+
+/// The same with events that name texts of the trace.
+pub fn made_with(
+    name: &str,
+    change: impl FnOnce(&mut Header),
+    lost: u64,
+    events: impl FnOnce(&mut Writer<Vec<u8>>) -> Vec<(u32, Kind)>,
+) -> Temporary {
     let file = Temporary::new(name);
     let mut header = Header::new(name, 1, Method::Synthetic);
     change(&mut header);
     let mut writer = Writer::new(Vec::new(), &header, 3).expect("a header");
-    for (task, kind) in events {
+    for (task, kind) in &events(&mut writer) {
         writer.event(&Event { task: *task, cpu: 0, kind: *kind }).expect("an event");
     }
     let (bytes, _) = writer.finish(lost).expect("a trace");
@@ -206,6 +216,7 @@ fn children_that_only_start_a_program_are_told_to_share_tables() {
 #[test]
 fn arenas_of_an_allocator_are_told_from_other_mappings() {
     const ARENA: u64 = 16384;
+    let thread = [(0, Kind::Clone { child: 1, kind: CloneKind::Share }), (1, Kind::Exit { last: false })];
     let mut events = Vec::new();
     for arena in 0..16 {
         let start = (BASE / ARENA + 2 * arena) * ARENA;
@@ -217,6 +228,9 @@ fn arenas_of_an_allocator_are_told_from_other_mappings() {
         events.extend((0..33).map(|page| (0, write(start + page))));
     }
     events.push((0, Kind::Exit { last: true }));
+    let report = advice(&made("reserves", |_| {}, 0, &events).0, &[]);
+    assert!(!kinds(&report).contains(&"arenas"), "without threads there is one arena: {report:#}");
+    events.splice(0..0, thread);
     let file = made("arenas", |_| {}, 0, &events);
     let report = advice(&file.0, &["--for", "program"]);
     assert_eq!(kinds(&report), ["arenas"], "{report:#}");

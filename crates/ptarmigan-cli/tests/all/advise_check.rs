@@ -142,6 +142,8 @@ fn forks_with_arenas(name: &str, forks: u32, arenas: bool) -> Temporary {
     // Too many pages of each table for a sparse layout, and too few for huge pages.
     events.extend((0..400 * 100).map(|n| (0, write(BASE + n / 100 * 512 + n % 100))));
     let arena = |n: u64| BASE + (1 << 22) + n * (1 << 14);
+    let thread = Kind::Clone { child: 1, kind: CloneKind::Share };
+    events.extend([(0, thread), (1, Kind::Exit { last: false })]);
     if arenas {
         for n in 0..12 {
             let flags = MapFlags(MapFlags::ANON);
@@ -151,8 +153,8 @@ fn forks_with_arenas(name: &str, forks: u32, arenas: bool) -> Temporary {
             events.push((0, write(start)));
         }
     }
-    for child in 1..=20 {
-        let kind = if child <= forks { CloneKind::Fork } else { CloneKind::Vfork };
+    for child in 2..=21 {
+        let kind = if child < forks + 2 { CloneKind::Fork } else { CloneKind::Vfork };
         events.push((0, Kind::Clone { child, kind }));
         events.extend([(child, EXEC), (child, Kind::Name(Name::new("ls"))), (child, EXIT)]);
     }

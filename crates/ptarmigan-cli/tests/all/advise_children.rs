@@ -3,7 +3,8 @@
 use crate::advise::{BASE, EXEC, advice, figure, kinds, made, map, piece, reason, write};
 use crate::program::Temporary;
 use ptarmigan_trace::{
-    Call, Cause, CloneKind, Event, FaultFlags, Header, Kind, Method, Name, Note, Place, Runtime, Writer,
+    Call, Cause, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Note, Place, Prot,
+    Runtime, Writer,
 };
 
 const EXIT: Kind = Kind::Exit { last: true };
@@ -148,4 +149,36 @@ fn workers_that_copy_what_they_inherit_have_their_function() {
     assert_eq!(found["saved"]["faults"], 6000, "{found:#}");
     let report = advice(&workers("few", 200).0, &[]);
     assert!(reason(&report, "sharing-lost").starts_with("no forked child copies"), "{report:#}");
+}
+
+/// A shell that starts a program 12 times: 300 faults up to its last library, and `job` more.
+fn starts(name: &str, program: &str, job: u64) -> Temporary {
+    let mut events = Vec::from(named(0, "bash"));
+    let library = |start: u64| {
+        let flags = MapFlags(0);
+        Kind::Mmap { start, pages: 16, prot: Prot(5), flags }
+    };
+    for child in 1..=12 {
+        events.push((0, fork(child)));
+        events.extend(named(child, program));
+        events.push((child, map(BASE, 4096)));
+        events.extend((0..300).map(|page| (child, write(BASE + page))));
+        events.push((child, library(BASE << 1)));
+        events.extend((300..300 + job).map(|page| (child, write(BASE + page))));
+        events.push((child, EXIT));
+    }
+    events.push((0, EXIT));
+    made(name, |_| {}, 0, &events)
+}
+
+#[test]
+fn an_interpreter_should_do_several_jobs() {
+    let report = advice(&starts("interpreter", "python3.11", 50).0, &[]);
+    let found = piece(&report, "starts");
+    assert_eq!(found["title"], "let one interpreter do several jobs: 12 starts of python3.11");
+    assert!(figure(found).starts_with("python3.11 was started 12 times, with 300 faults"), "{found:#}");
+    assert_eq!(found["saved"]["faults"], 11 * 300, "the jobs stay: {found:#}");
+    assert!(found["how"].as_str().is_some_and(|how| how.contains("multiprocessing.Pool")), "{found:#}");
+    let compiler = advice(&starts("compiler", "cc1", 50).0, &[]);
+    assert_eq!(reason(&compiler, "starts"), "no interpreter runs");
 }

@@ -77,7 +77,9 @@ fn pages_that_came_without_faults_get_no_huge_pages() {
     };
     for (waits, preempted) in [(4 * 512, 0), (3 * 480, 512)] {
         let report = awaited(waits, preempted);
-        assert!(kinds(&report).is_empty(), "{report:#}");
+        assert_eq!(kinds(&report), ["userfault"], "{report:#}");
+        // One fault for each 16 pages.
+        assert_eq!(piece(&report, "userfault")["saved"]["faults"], 4 * 512 / 16 * 15, "{report:#}");
         let why = reason(&report, "huge-pages");
         assert!(why.starts_with("4 regions were full, but the program waited about once for each"), "{why}");
     }
@@ -183,7 +185,24 @@ fn protections_of_a_whole_region_for_one_block_are_told() {
     let figure = one["figure"].as_str().expect("a text");
     assert!(figure.starts_with("Each call changes and flushes all present pages of its range, 4,096 on"));
     assert!(figure.contains(" They took 1 s, "), "{figure}");
-    assert!(!kinds(&flips(2)).contains(&"protect"), "two pages each are few");
+    let few = flips(2);
+    assert_eq!(piece(&few, "protect")["title"], "change protections less often: 400 mprotect, by app");
+}
+
+#[test]
+fn a_few_pages_are_no_advice_unless_code_is_written() {
+    let changes = |name: &str, prot: u8, user: u64| {
+        let mut kinds_of = vec![map(BASE, 64), write(BASE)];
+        for change in 0..400 {
+            kinds_of.push(protect(BASE, 2, if change % 2 == 0 { prot } else { 3 }));
+            kinds_of.push(took(Call::Mprotect, 100_000));
+        }
+        kinds_of.push(used(user, 60_000));
+        advice(&trace(name, kinds_of).0, &[])
+    };
+    assert!(kinds(&changes("code", 5, 100_000)).contains(&"protect"));
+    assert!(!kinds(&changes("guard", 1, 100_000)).contains(&"protect"), "a write barrier");
+    assert!(!kinds(&changes("busy", 5, 900_000)).contains(&"protect"), "a small part of the time");
 }
 
 /// Returns a cost model with prices of pages: a first write to a huge page takes as long as `huge`

@@ -7,7 +7,7 @@ use std::path::Path;
 /// The answer of a program that no advice helps.
 pub const NONE: &str = "none";
 /// Kinds of advice to a program.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 15] = [
     "huge-pages",
     "shared-memory",
     "pooler",
@@ -21,6 +21,8 @@ const KINDS: [&str; 13] = [
     "protect",
     "sharing-lost",
     "subshells",
+    "starts",
+    "userfault",
 ];
 
 /// A tool without which a case is left out.

@@ -53,8 +53,12 @@ pub struct ChurnSaving {
     pub faults: u64,
     /// Of these, faults of the heap that `brk` grows.
     pub in_heap: u64,
+    /// Of these, faults of stacks of threads (`MAP_STACK`).
+    pub in_stacks: u64,
     /// Calls that are not made, by kind.
     pub calls: BTreeMap<Call, u64>,
+    /// Calls of `madvise` for parts of that heap.
+    pub heap_advised: u64,
     /// The longest range that a call gave back, in bytes.
     pub longest: u64,
     /// The most bytes that were kept for later mappings, touched or not.
@@ -74,6 +78,8 @@ pub struct ChurnSaving {
 pub struct Remapped {
     /// Mappings of a length that was unmapped before.
     pub times: u64,
+    /// Faults on pages that had one in an earlier mapping of this length.
+    pub faults: u64,
     /// The first page of one of them.
     pub start: u64,
     /// The length of the shortest, in pages.
@@ -95,6 +101,11 @@ struct SpaceMemory {
     heap: Option<Heap>,
     /// Mappings of files and shared memory that were unmapped, by their length.
     unmapped: HashMap<u64, u64>,
+    /// Those that are mapped, by their first page: their length, and whether it is one that was
+    /// unmapped before.
+    files: BTreeMap<u64, (u64, bool)>,
+    /// Pages of them that had a fault, from their first page on, by their length.
+    of_files: HashMap<u64, PageSet>,
     /// Private mappings by their first page.
     made: BTreeMap<u64, Made>,
 }
@@ -105,6 +116,8 @@ struct Made {
     pages: u64,
     /// It took no kept memory, and has had no fault.
     is_fresh: bool,
+    /// It is the stack of a thread.
+    is_stack: bool,
 }
 
 /// The heap that `brk` grows, in pages.
@@ -134,6 +147,8 @@ pub struct Churn {
     pub programs: HashMap<u32, ChurnSaving>,
     /// Files and shared memory that are mapped again, by the number of the program.
     pub again: HashMap<u32, Remapped>,
+    /// The events of their faults.
+    again_faults: Vec<(u32, u32)>,
     /// Programs that move memory in a way that is not followed.
     lost: HashSet<u32>,
     /// Private pages as recorded.
@@ -147,6 +162,8 @@ impl ChurnSaving {
     pub fn add(&mut self, other: &ChurnSaving) {
         self.faults += other.faults;
         self.in_heap += other.in_heap;
+        self.in_stacks += other.in_stacks;
+        self.heap_advised += other.heap_advised;
         self.longest = self.longest.max(other.longest);
         self.kept = self.kept.max(other.kept);
         self.taken += other.taken;
@@ -339,17 +356,23 @@ impl Churn {
         let refused = flags.0 & FaultFlags::REFUSED != 0;
         let area = seen.look.area(page << PAGE).filter(|area| keeps(area) && !refused);
         let retaken = area.and_then(|area| memory.retake(page, prot(&area)));
+        if area.is_none() {
+            self.file_fault(seen, page);
+        }
+        let memory = self.spaces.entry(seen.space).or_default();
         let at = memory.pool.page(page);
         let mut spared = false;
         if area.is_some() {
             let write = flags.may_write(self.access_unknown);
+            let in_stack = memory.made_around(page).is_some_and(|(_, made)| made.is_stack);
             spared = memory.comes_back(page, write);
             let in_heap = memory.heap.is_some_and(|heap| (heap.start..heap.end).contains(&page));
             self.arrive(seen.space, page..page + 1, write);
             if spared || retaken.is_some() {
                 let comes = self.programs.entry(seen.program).or_default();
-                (comes.faults, comes.in_heap) =
-                    (comes.faults + u64::from(spared), comes.in_heap + u64::from(spared && in_heap));
+                comes.faults += u64::from(spared);
+                comes.in_heap += u64::from(spared && in_heap);
+                comes.in_stacks += u64::from(spared && in_stack);
                 comes.taken += u64::from(retaken.is_some());
             }
         }
@@ -360,6 +383,22 @@ impl Churn {
             (None, Some(at)) if at != page => self.change(seen, Change::Fault(at)),
             (None, Some(_)) => {}
         }
+    }
+
+    /// A fault in a file or in shared memory.
+    fn file_fault(&mut self, seen: &SpaceOperation<'_>, page: u64) {
+        let memory = self.spaces.entry(seen.space).or_default();
+        let Some((start, (pages, again))) = memory.files.range(..=page).next_back() else { return };
+        if page - start < *pages && !memory.of_files.entry(*pages).or_default().add(page - start) && *again {
+            self.again_faults.push((seen.event, seen.program));
+            self.again.entry(seen.program).and_modify(|again| again.faults += 1);
+        }
+    }
+
+    /// Returns the recording without the faults of mappings of files that were there before.
+    pub fn without_mapped_again(&self, trace: &Trace, chosen: impl Fn(u32) -> bool) -> Trace {
+        let gone = self.again_faults.iter().filter(|(_, program)| chosen(*program));
+        Edit::without(trace, gone.map(|(event, _)| *event))
     }
 
     /// Pages of a recorded range are there from now on.
@@ -416,6 +455,7 @@ impl Churn {
                 continue;
             }
             if unmaps && shared {
+                memory.files.remove(&part.start);
                 *memory.unmapped.entry(part.pages).or_default() += 1;
             }
             let places = memory.pool.places(part.start, part.pages);
@@ -442,7 +482,10 @@ impl Churn {
                 self.programs.entry(seen.program).or_default().cuts += u64::from(!is_whole);
                 self.give_up(seen, kind, true)
             }
-            Kind::Madvise { advice, .. } if i32::from(advice) == libc::MADV_DONTNEED => {
+            Kind::Madvise { start, advice, .. } if i32::from(advice) == libc::MADV_DONTNEED => {
+                let heap = self.spaces.entry(seen.space).or_default().heap;
+                let in_heap = heap.is_some_and(|heap| (heap.start..heap.end).contains(&start));
+                self.programs.entry(seen.program).or_default().heap_advised += u64::from(in_heap);
                 self.give_up(seen, kind, false)
             }
             Kind::Brk { end } => self.brk(seen, end),
@@ -528,16 +571,16 @@ impl Churn {
         }
         let memory = self.spaces.entry(seen.space).or_default();
         let pieces = if fit { memory.reuse(start, pages) } else { None };
+        let is_stack = has(MapFlags::NO_HUGE);
         if fit {
             let is_fresh = pieces.is_none() && !has(MapFlags::POPULATE);
-            memory.made.insert(start, Made { pages, is_fresh });
+            memory.made.insert(start, Made { pages, is_fresh, is_stack });
         }
         if let Some(pieces) = pieces {
             let comes = self.programs.entry(seen.program).or_default();
-            let stack = flags.0 & MapFlags::NO_HUGE != 0;
             comes.taken += 1;
-            comes.stacks += u64::from(stack);
-            comes.reserves += u64::from(!stack && wanted == Prot(0));
+            comes.stacks += u64::from(is_stack);
+            comes.reserves += u64::from(!is_stack && wanted == Prot(0));
             let other = pieces.into_iter().filter(|(_, has)| *has != Some(wanted));
             return other.map(|(place, _)| protect(place, wanted)).collect();
         }
@@ -547,9 +590,13 @@ impl Churn {
             && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
         {
             *left -= 1;
-            let again = self.again.entry(seen.program).or_insert(Remapped { times: 0, start, pages });
+            let again =
+                self.again.entry(seen.program).or_insert(Remapped { times: 0, faults: 0, start, pages });
             again.times += 1;
             again.pages = again.pages.min(pages);
+            memory.files.insert(start, (pages, true));
+        } else if has(MapFlags::SHARED) || is_of_file {
+            memory.files.insert(start, (pages, false));
         }
         let at = memory.pool.place(start, pages);
         if fit && has(MapFlags::POPULATE) && !has(MapFlags::LATER) {
@@ -562,7 +609,7 @@ impl Churn {
         let &Kind::Mremap { from, old_pages, keep, to, new_pages } = kind else { return vec![*kind] };
         let memory = self.spaces.entry(seen.space).or_default();
         if memory.cut(from, old_pages) {
-            memory.made.insert(to, Made { pages: new_pages, is_fresh: false });
+            memory.made.insert(to, Made { pages: new_pages, is_fresh: false, is_stack: false });
         }
         let places = memory.pool.places(from, old_pages.max(1));
         let &[place] = places.as_slice() else {

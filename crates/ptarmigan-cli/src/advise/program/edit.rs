@@ -18,6 +18,17 @@ impl<'t> Edit<'t> {
         Edit { from, steps: Vec::with_capacity(from.steps.len()), rare: Vec::new(), faults: 0 }
     }
 
+    /// Returns a copy without some events, which are in order.
+    pub fn without(from: &Trace, events: impl IntoIterator<Item = u32>) -> Trace {
+        let (mut gone, mut edit) = (events.into_iter().peekable(), Edit::of(from));
+        for (step, event) in from.steps.iter().zip(0_u32..) {
+            if gone.next_if_eq(&event).is_none() {
+                edit.keep(step);
+            }
+        }
+        edit.finish()
+    }
+
     /// Returns the call that a step of the original makes.
     pub fn kind(&self, step: &PackedEvent) -> Option<Kind> {
         match step.what {

@@ -145,6 +145,8 @@ pub struct HugeRegions {
     pub full: u64,
     /// Regions that could be huge but are not full.
     pub sparse: u64,
+    /// The untouched pages of those, by space and region.
+    rest: HashMap<(u32, u64), u64>,
     /// Full regions of which most pages were there without a fault.
     pub found: u64,
     /// Pages of full regions that the program does not touch.
@@ -488,6 +490,8 @@ impl HugeRegions {
         let pages = life.pages.count();
         if !life.inherited && pages < FULL {
             self.sparse += 1;
+            let rest = self.rest.entry((life.at.space, life.at.region)).or_default();
+            *rest = (*rest).max(REGION - pages);
             return;
         }
         if life.is_filled() {
@@ -531,6 +535,17 @@ impl HugeRegions {
         for lives in std::mem::take(&mut self.lives).into_values() {
             lives.into_values().for_each(|life| self.end(life));
         }
+    }
+
+    /// Returns the most pages by which the memory of a space grows if all of its regions are huge,
+    /// of those with full ones.
+    pub fn rest(&self) -> u64 {
+        let spaces: HashSet<u32> = self.spots.iter().map(|spot| spot.space).collect();
+        let mut sums: HashMap<u32, u64> = HashMap::new();
+        for ((space, _), pages) in self.rest.iter().filter(|((space, _), _)| spaces.contains(space)) {
+            *sums.entry(*space).or_default() += pages;
+        }
+        sums.into_values().max().unwrap_or(0)
     }
 
     /// Returns the recording with huge pages. `reserve`: a leaf table is made for each of them all

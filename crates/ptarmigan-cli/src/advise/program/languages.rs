@@ -1,7 +1,7 @@
 //! Words for the ways in which programs start children, in the language of a program.
 //!
-//! Only ways that the documentation of a language describes are named. Ruby and Perl have no note
-//! in a recording and are known by their names.
+//! Only ways that the documentation of a language describes are named. Ruby, Perl and
+//! PHP have no note in a recording and are known by their names.
 use crate::advise::facts::ProgramFacts;
 use ptarmigan_trace::Runtime;
 use std::collections::BTreeSet;
@@ -21,6 +21,8 @@ pub enum Language {
     Ruby,
     /// Perl.
     Perl,
+    /// PHP.
+    Php,
 }
 
 impl Language {
@@ -38,6 +40,8 @@ impl Language {
             Language::Ruby
         } else if named(&["perl"]) {
             Language::Perl
+        } else if named(&["php"]) {
+            Language::Php
         } else {
             Language::C
         }
@@ -65,6 +69,7 @@ impl Language {
             Language::Perl => {
                 "Perl: start the programs from a small helper process that is forked before memory grows."
             }
+            Language::Php => "PHP: start the programs from a small helper process.",
         }
     }
 
@@ -79,7 +84,7 @@ impl Language {
                 "Python: multiprocessing.set_start_method(\"forkserver\"), or start the pool before the data \
                  is loaded; gc.freeze() before the fork saves copies, not the fork."
             }
-            Language::Java | Language::Node | Language::Ruby | Language::Perl => {
+            Language::Java | Language::Node | Language::Ruby | Language::Perl | Language::Php => {
                 "fork the children before the memory is filled, or from a small process that is started \
                  first."
             }
@@ -103,6 +108,23 @@ impl Language {
         }
     }
 
+    /// Returns the way to do several jobs with one start.
+    pub fn starting_once(self) -> &'static str {
+        match self {
+            Language::C => "",
+            Language::Python => {
+                "Python: a process that takes one job after another, such as a worker of \
+                 multiprocessing.Pool; or one that imports all modules and forks for each job \
+                 (multiprocessing: start method forkserver with set_forkserver_preload instead of spawn)."
+            }
+            Language::Java => "Java: one virtual machine that runs the jobs as threads.",
+            Language::Node => "Node.js: one process, or child_process.fork workers that stay.",
+            Language::Ruby => "Ruby: a process that stays, or that loads everything and forks for each job.",
+            Language::Perl => "Perl: a process that stays: FastCGI instead of CGI, a loop in the script.",
+            Language::Php => "PHP: php-fpm instead of php-cgi; one script with a loop instead of many.",
+        }
+    }
+
     /// Returns the way to let an array grow without a copy.
     pub fn growing(self) -> &'static str {
         match self {
@@ -111,7 +133,7 @@ impl Language {
                  size first (C++: reserve(), Rust: with_capacity())."
             }
             Language::Python => "Python: collect the parts in a list and join them once (numpy.concatenate).",
-            Language::Java | Language::Node | Language::Ruby | Language::Perl => {
+            Language::Java | Language::Node | Language::Ruby | Language::Perl | Language::Php => {
                 "reserve the whole size first."
             }
         }
@@ -127,8 +149,8 @@ impl Language {
                  references are written all the same."
             }
             Language::Ruby => {
-                "Ruby: Process.warmup before the fork (3.3 and later), so that the collector moves and marks \
-                 objects in the parent."
+                "Ruby: before the fork Process.warmup (3.3 and later), or GC.start four times, so that the \
+                 collector has marked all objects as old in the parent."
             }
             _ => {
                 "keep what children write (counts, links, marks of a collector) apart from the data that \

@@ -6,11 +6,12 @@
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
 //! * `churn` follows memory that comes back, with `pool`; `growth` arrays that are copied to grow.
 //! * `library` counts the large pages that the library has in the recording as it is.
-//! * `huge`, `empty`, `shared`, `protect`, `pooler`, `subshells`, `sharing`, `forks`, `zones` with
+//! * `huge`, `empty`, `shared`, `protect`, `awaited`, `pooler`, `subshells`, `starts`, `sharing`, `forks`, `zones` with
 //!   `pack` and `spread`, and `share` each find one kind.
 //! * `switches` names the switches of allocators, and `languages` the ways to start children.
 //! * `needs` counts the cases of each kind, for the comparison with a second recording.
 //! * `wording` puts their findings into words, by program, and weighs them.
+mod awaited;
 mod churn;
 mod edit;
 mod empty;
@@ -32,6 +33,7 @@ mod share;
 mod shared;
 mod sharing;
 mod spread;
+mod starts;
 mod subshells;
 mod survey;
 pub mod switches;
@@ -43,6 +45,7 @@ use super::advice::Verdict;
 use super::facts::Facts;
 use super::figures::Figures;
 use super::measure::Measure;
+use awaited::Awaited;
 use churn::Churn;
 use empty::EmptyTables;
 use foldhash::HashSet;
@@ -60,6 +63,7 @@ use seen::{All, Finder};
 use share::Forks;
 use shared::SharedMappings;
 use sharing::SharingLost;
+use starts::Interpreters;
 use std::collections::BTreeMap;
 use subshells::Subshells;
 use wording::Look;
@@ -95,8 +99,10 @@ pub fn advise(
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
     let (mut sharing, subshells) = (SharingLost::new(facts, trace), Subshells::of(trace, facts));
+    let interpreters = Interpreters::of(trace, facts);
     let (mut churn, mut protections) = (Churn::new(trace.access_unknown), Protections::default());
     let mut growth = Growth::default();
+    let mut awaited = Awaited::new(facts.numbers(|program| program.waits_for_pages()));
     let mut all: Vec<&mut dyn Finder> = vec![
         &mut churn,
         &mut growth,
@@ -107,6 +113,7 @@ pub fn advise(
         &mut servers,
         &mut sizes,
         &mut sharing,
+        &mut awaited,
     ];
     survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
     huge.finish();
@@ -126,14 +133,17 @@ pub fn advise(
     shared.programs().for_each(|program| add("shared-memory", program, 1));
     servers.found().values().for_each(|server| add("pooler", server.program, server.children));
     empty.regions().into_iter().for_each(|(number, n)| add("empty-tables", facts.program(number), n));
-    let spread = [spread::sparse(&zones), spread::arenas(&zones)];
+    let has_threads = |number| facts.programs[facts.program(number)].threads > 0;
+    let spread = [spread::sparse(&zones), spread::arenas(&zones, has_threads)];
     for found in &spread {
         found.regions().for_each(|(number, regions)| add(found.kind, facts.program(number), regions));
     }
     // A small process that forks as often has fewer of its pages copied.
     sizes.starting.values().for_each(|fork| add("vfork", fork.program, fork.pages));
+    awaited.spared().into_iter().for_each(|(number, n)| add("userfault", facts.program(number), n));
     sharing.programs.iter().for_each(|(program, lost)| add("sharing-lost", *program, lost.copies));
     subshells.shells.iter().for_each(|(program, of)| add("subshells", *program, of.forks));
+    interpreters.programs.iter().for_each(|(program, of)| add("starts", *program, of.starts));
     sizes.programs.iter().for_each(|(program, copied)| add("fork-memory", *program, copied.pages));
     let mut verdicts = vec![
         look.huge(&huge, unfit)?,
@@ -152,12 +162,14 @@ pub fn advise(
     verdicts.extend(look.forks(&sizes)?);
     verdicts.extend(look.sharing(&sharing)?);
     verdicts.push(look.subshells(&subshells)?);
+    verdicts.push(look.starts(&interpreters)?);
+    verdicts.push(look.awaited(&awaited)?);
     Ok(Found { verdicts, needs })
 }
 
 /// Looks once more for huge pages if regions are to be left out: those that a program forks and
-/// writes to, regions of programs that start others or wait for each page, and regions of which
-/// `mprotect` changes parts.
+/// writes to, regions of programs that start others, wait for each page or turn huge pages off, and
+/// regions of which `mprotect` changes parts.
 fn without_unfit(
     look: &Look<'_>,
     huge: HugeRegions,
@@ -167,7 +179,8 @@ fn without_unfit(
     let (forked, wrappers) = (huge.unfit(), huge.of_programs(|number| !look.is_told(number)));
     let protected = huge.protected_in_part();
     let awaited = huge.of_programs(|number| look.waits_for_pages(number));
-    if [&forked, &wrappers, &protected, &awaited].iter().all(|left| left.is_empty()) {
+    let disabled = huge.of_programs(|number| switches::turns_huge_pages_off(look.facts.name(number)));
+    if [&forked, &wrappers, &protected, &awaited, &disabled].iter().all(|left| left.is_empty()) {
         return Ok((huge, Unfit::default()));
     }
     let full = |left: &LeftOut| {
@@ -178,8 +191,9 @@ fn without_unfit(
         wrappers: full(&wrappers),
         protected: full(&protected),
         awaited: full(&awaited),
+        disabled: full(&disabled),
     };
-    let left_out = [forked, wrappers, protected, awaited].into_iter().flatten().collect();
+    let left_out = [forked, wrappers, protected, awaited, disabled].into_iter().flatten().collect();
     let unknown = look.recorded.trace().access_unknown;
     let mut again = HugeRegions::new(unknown, starters.clone(), growers, left_out);
     survey::survey(look.recorded, &look.measure.usual, &mut again)?;

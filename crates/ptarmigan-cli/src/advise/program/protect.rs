@@ -15,13 +15,15 @@ use super::seen::{Finder, Happens, PAGE, SpaceOperation};
 use foldhash::HashMap;
 use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::When;
-use ptarmigan_trace::Kind;
+use ptarmigan_trace::{Kind, Prot};
 
 /// The calls of one program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Protected {
     /// Calls.
     pub calls: u64,
+    /// Of these, calls that make pages executable.
+    pub executable: u64,
     /// Present pages in their ranges.
     pub pages: u64,
     /// The first page and the length of the longest range.
@@ -37,12 +39,13 @@ pub struct Protections {
 
 impl Finder for Protections {
     fn see(&mut self, seen: &SpaceOperation<'_>) {
-        let (Happens::Call(Kind::Mprotect { start, pages, .. }), When::Before) = (seen.what, seen.when)
+        let (Happens::Call(Kind::Mprotect { start, pages, prot, .. }), When::Before) = (seen.what, seen.when)
         else {
             return;
         };
         let of = self.programs.entry(seen.program).or_default();
         of.calls += 1;
+        of.executable += u64::from(prot.0 & Prot::EXEC != 0);
         of.pages += seen.look.pages(VirtRange::saturating_pages(start, pages, PAGE));
         if pages > of.longest.1 {
             of.longest = (start, pages);

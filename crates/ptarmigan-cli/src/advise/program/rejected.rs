@@ -12,6 +12,8 @@ pub struct Unfit {
     pub(super) protected: u64,
     /// Of programs that wait for each page.
     pub(super) awaited: u64,
+    /// Of programs that turn huge pages off.
+    pub(super) disabled: u64,
 }
 
 /// Says that a change was looked at and is not advised.

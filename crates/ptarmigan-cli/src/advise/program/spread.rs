@@ -41,14 +41,14 @@ pub fn sparse(zones: &Zones) -> PackableZones {
     }
 }
 
-/// Finds programs with an allocator that has arenas.
-pub fn arenas(zones: &Zones) -> PackableZones {
+/// Finds programs with an allocator that has arenas: the C library makes none without threads.
+pub fn arenas(zones: &Zones, has_threads: impl Fn(u32) -> bool) -> PackableZones {
     PackableZones {
         kind: ARENAS,
         how: "MALLOC_ARENA_MAX=1, GLIBC_TUNABLES=glibc.malloc.arena_max=1, or mallopt(M_ARENA_MAX, 1): one \
-              arena for all threads.",
+              arena for all threads, which wait for each other in malloc; 2 if they do.",
         without: "no allocator has arenas of 64 MiB that one arena could replace",
-        programs: packed(zones, |zone| zone.arena),
+        programs: packed(zones, |zone| zone.arena && has_threads(zone.program)),
     }
 }
 

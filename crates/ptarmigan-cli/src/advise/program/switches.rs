@@ -84,10 +84,28 @@ pub fn switch(owner: Runtime, heap: bool) -> String {
     }
 }
 
+/// Returns whether a program turns huge pages off for its process: Ruby does, and is known by its
+/// name.
+pub fn turns_huge_pages_off(name: &str) -> bool {
+    name.starts_with("ruby")
+}
+
+/// Returns how memory that a program without a note in a recording maps itself gets huge pages: the
+/// start of its name tells.
+pub fn huge_by_name(name: &str) -> Option<&'static str> {
+    name.starts_with("php").then_some("USE_ZEND_ALLOC_HUGE_PAGES=1")
+}
+
 /// The highest `mmap_threshold` that each glibc takes, in bytes.
 const MOST_THRESHOLD: u64 = 32 << 20;
 /// More bytes than the stacks that glibc keeps without a switch: 40 MiB.
 const STACK_CACHE: u64 = 64 << 20;
+
+/// A function that only programs of GHC have, and that asks for memory when they start.
+pub const GHC_START: &str = "hs_init_ghc";
+/// How the runtime of GHC keeps its memory.
+pub const KEEP_GHC: &str = "GHC's runtime: +RTS -A64m (a larger allocation area), -H with the size of the heap, \
+                            or -I0 (no collection when idle); the program is linked with -rtsopts";
 
 const POOL: &str = "keep mappings in a pool and hand them out again instead of munmap and mmap";
 
@@ -157,12 +175,17 @@ pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
         ),
         Some(Runtime::Glibc | Runtime::Musl) | None if own => POOL.to_owned(),
         // free() does it for the arenas of threads alone.
+        Some(Runtime::Glibc) if advised && !heap && !threads => {
+            "the program gives it back itself: fewer calls of madvise, for what is kept beyond a limit alone"
+                .to_owned()
+        }
         Some(Runtime::Glibc) if advised && heap => "call malloc_trim less often".to_owned(),
         Some(Runtime::Glibc) if heap => format!("glibc's malloc: {malloc}"),
         Some(Runtime::Glibc | Runtime::Python) => format!("if glibc's malloc maps it: {malloc}"),
         Some(Runtime::Jemalloc) => {
-            "jemalloc: MALLOC_CONF=dirty_decay_ms:10000,muzzy_decay_ms:10000 or longer \
-                                    times (5.0 and later)"
+            "jemalloc: MALLOC_CONF=dirty_decay_ms:10000,muzzy_decay_ms:10000 or longer times (5.0 and later); \
+             if faults stay, lg_extent_max_active_fit:10, too, so that long free ranges are cut (5.1 and \
+             later)"
                 .to_owned()
         }
         Some(Runtime::Go) => {

@@ -3,19 +3,27 @@ use super::super::super::advice::{Details, Verdict};
 use super::super::super::expect::{Expect, Figure};
 use super::super::super::facts;
 use super::super::super::figures::percent;
-use super::super::languages::Language;
+use super::super::languages::{self, Language};
 use super::super::pooler::Servers;
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::sharing::SharingLost;
+use super::super::starts::{Interpreter, Interpreters};
 use super::super::subshells::{OfShell, Subshells};
-use super::{LEAST_CALLER, LOWER_BOUND, Look, Proposal, UNSEEN_WRITES, list};
+use super::{LEAST_CALLER, LOWER_BOUND, Look, Proposal, Tables, UNSEEN_WRITES, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Failure, Time};
+use ptarmigan_trace::Call;
 use std::collections::BTreeMap;
 
 /// The fewest subshells that are advice.
 const LEAST_SUBSHELLS: u64 = 16;
+/// The fewest starts of an interpreter that are advice.
+const LEAST_STARTS: u64 = 8;
+
+/// The part of children's copies that is likely to be of their runtime, without one and with one.
+const WRITES_OWN: f64 = 0.1;
+const WRITES_RUNTIMES: f64 = 0.5;
 
 impl Look<'_> {
     /// Advises a pooler to a server that forks for each connection.
@@ -74,9 +82,14 @@ impl Look<'_> {
                       script is told from a program)."
             }
         };
+        let postgres = matches!(program.name.as_str(), "postgres" | "postmaster");
         let (title, unknown) = if most.shares {
-            let costs = "what starting a connection costs beside memory (authentication, caches of the \
-                         process), what a pooler costs itself.";
+            let costs = if postgres {
+                "what starting a connection costs beside memory (authentication, caches of the process), what \
+                 a pooler costs itself."
+            } else {
+                "what starting a child costs beside memory."
+            };
             ("keep child processes for further work", costs)
         } else {
             let costs = "whether a child may serve on: state that an earlier request leaves behind, memory \
@@ -86,9 +99,9 @@ impl Look<'_> {
         let names = [program.name.clone()];
         let programs = self.shares(servers.values().map(|server| (server.program, server.children, None)));
         let forks = Expect::new(Figure::Forks, &names, spared as f64, self.facts, self.whole);
-        let postgres = matches!(program.name.as_str(), "postgres" | "postmaster");
-        let how = if !most.shares {
-            Language::of(program).keeping_children()
+        let language = Language::of(program);
+        let how = if !most.shares || language != Language::C {
+            language.keeping_children()
         } else if postgres {
             "a connection pooler in front of the server, such as pgbouncer, or a pool in the client: \
              connections stay open, and clients take turns."
@@ -107,7 +120,7 @@ impl Look<'_> {
             seconds: Some(saved).filter(|saved| self.counts(*saved)),
             seconds_of: Some((Figure::ForkSeconds, saved)),
             raises_peak: true,
-            tables_made_again: false,
+            tables: Tables::Counted,
         })
     }
 
@@ -175,7 +188,61 @@ impl Look<'_> {
             seconds,
             seconds_of: seconds.map(|saved| (Figure::ForkSeconds, saved)),
             raises_peak: false,
-            tables_made_again: false,
+            tables: Tables::Counted,
+        })
+    }
+
+    /// Advises one interpreter for several jobs.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn starts(&self, found: &Interpreters) -> Result<Verdict, Failure> {
+        let kind = "starts";
+        let many = |(_, of): &(&usize, &Interpreter)| of.starts >= LEAST_STARTS;
+        let chosen: BTreeMap<usize, Interpreter> =
+            found.programs.iter().filter(many).map(|(program, of)| (*program, *of)).collect();
+        let Some((most, of)) = chosen.iter().max_by_key(|(_, of)| of.spared) else {
+            let starts = found.programs.values().map(|of| of.starts).max().unwrap_or(0);
+            let reason = match starts {
+                0 => "no interpreter runs".to_owned(),
+                n => format!("no interpreter is started more than {}", several(n, "time")),
+            };
+            return Ok(not(kind, reason));
+        };
+        let execs = |program: usize| {
+            let calls = self.facts.programs[program].calls.get(&Call::Exec);
+            calls.map_or(0, |time| time.ns - time.ns / time.times.max(1))
+        };
+        let seconds = chosen.keys().map(|program| execs(*program)).sum::<u64>() as f64 / 1e9;
+        let programs = self.shares(chosen.iter().map(|(program, of)| (*program, of.starts, None)));
+        let name = &self.facts.programs[*most].name;
+        self.weigh(Proposal {
+            kind,
+            title: format!(
+                "let one interpreter do several jobs: {} of {}",
+                several(chosen.values().map(|of| of.starts).sum(), "start"),
+                list(&programs, false)
+            ),
+            before: format!(
+                "{name} was started {}, with {} up to the last library that it loads; what follows counts \
+                 as the job's. ",
+                several(of.starts, "time"),
+                several(of.each, "fault")
+            ),
+            how: languages::each(
+                chosen.keys().map(|program| &self.facts.programs[*program]),
+                Language::starting_once,
+            ),
+            not_measured: "modules that are read after the last library, the interpreter's own work at each \
+                           start (often the largest gain), and whether a job leaves state behind."
+                .to_owned(),
+            corrected: found.rewrite(self.recorded.trace(), self.facts, &chosen),
+            faults_as_calls: 0,
+            details: Details { programs, ..Details::default() },
+            seconds: Some(seconds).filter(|saved| self.counts(*saved)),
+            seconds_of: None,
+            raises_peak: false,
+            tables: Tables::Open,
         })
     }
 
@@ -202,6 +269,8 @@ impl Look<'_> {
                 let place = facts::place_text(place, &trace.symbols)?;
                 Some(format!("{place}: {} of those copies", percent(part)))
             });
+            // A collector or counts of references write to what a program only reads.
+            let likely = if Language::of(facts) == Language::C { WRITES_OWN } else { WRITES_RUNTIMES };
             verdicts.push(self.weigh(Proposal {
                 kind,
                 title: format!(
@@ -219,11 +288,11 @@ impl Look<'_> {
                 not_measured: "which of the writes are the children's work and stay.".to_owned(),
                 corrected: found.rewrite(trace, program),
                 faults_as_calls: 0,
-                details: Details { programs, caller, ..Details::default() },
+                details: Details { programs, caller, likely: Some(likely), ..Details::default() },
                 seconds: None,
                 seconds_of: None,
                 raises_peak: false,
-                tables_made_again: false,
+                tables: Tables::Counted,
             })?);
         }
         if verdicts.is_empty() {

@@ -6,7 +6,7 @@ use super::super::languages::{self, Language};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::switches::{self, Returning};
-use super::{CHURN, GROWTH, Look, Proposal, list};
+use super::{CHURN, GROWTH, Look, Proposal, Tables, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::{Call, Cause, Object};
@@ -69,7 +69,8 @@ impl Look<'_> {
             programs.iter().map(|(program, comes)| self.call_seconds(*program, &comes.calls)).sum();
         let giver = [Call::Munmap, Call::Madvise, Call::Brk]
             .into_iter()
-            .max_by_key(|call| calls.get(call).copied().unwrap_or_default())
+            .filter(|call| calls.contains_key(call))
+            .max_by_key(|call| calls[call])
             .and_then(|call| Some((call, self.caller(&shares, Cause::Call(call))?)));
         let mut before = format!(
             "{} of {} are on pages that the process had and gave back. ",
@@ -117,7 +118,7 @@ impl Look<'_> {
             seconds: Some(seconds).filter(|_| self.facts.timed),
             seconds_of: None,
             raises_peak: true,
-            tables_made_again: false,
+            tables: Tables::Open,
         })
     }
 
@@ -142,13 +143,7 @@ impl Look<'_> {
         };
         let all: f64 = counts.iter().map(|(program, (times, ..))| seconds(*program, *times)).sum();
         let shares = self.shares(counts.iter().map(|(program, (times, ..))| (*program, *times, None)));
-        // The name is of the latest mapping there, which may be another one.
-        let object = self.facts.object(*number, again.start).map(|mapping| mapping.object);
-        let name = match object {
-            Some(Object::File | Object::SharedMemory) => self.facts.mapping(*number, again.start),
-            _ => None,
-        };
-        let name = name.unwrap_or_else(|| "files or shared memory".to_owned());
+        let name = self.mapped_often(*number, again.start);
         let caller = self.caller(&shares, Cause::Call(Call::Mmap));
         self.weigh(Proposal {
             kind: CHURN,
@@ -158,23 +153,46 @@ impl Look<'_> {
                 list(&shares, false)
             ),
             before: format!(
-                "It is unmapped and mapped again in the same length, of {} and more: two calls each time, which \
-                 took {}. The recording does not say whether it is the same part. ",
+                "They are unmapped and mapped again in the same length, of {} and more: two calls each time, which \
+                 took {}, and faults on the same pages. The recording does not say whether it is the same \
+                 part. ",
                 Bytes(again.pages << PAGE),
                 Time::from_secs(all)
             ),
             how: "keep the last mapping, and map larger parts at once; read small files into a buffer that stays."
                 .to_owned(),
-            not_measured: "the faults of each mapping, and addresses that the kept mappings take.".to_owned(),
-            corrected: self.recorded.trace().clone(),
+            not_measured: "addresses that the kept mappings take, and pages of other parts.".to_owned(),
+            corrected: found.without_mapped_again(self.recorded.trace(), |number| {
+                counts.contains_key(&self.facts.program(number))
+            }),
             faults_as_calls: 0,
             details: Details { programs: shares, caller, ..Details::default() },
             seconds: Some(all),
             seconds_of: None,
             raises_peak: true,
-            tables_made_again: false,
+            tables: Tables::Open,
         })
         .map(Some)
+    }
+
+    /// Names the files or the shared memory that a program maps more than once.
+    fn mapped_often(&self, number: u32, page: u64) -> String {
+        let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+        let mapped = &self.facts.programs[self.facts.program(number)].mappings;
+        for mapping in mapped.iter().filter(|m| matches!(m.object, Object::File | Object::SharedMemory)) {
+            *times.entry(mapping.name.as_deref().unwrap_or_default()).or_default() += 1;
+        }
+        times.retain(|name, times| *times > 1 && !name.is_empty());
+        match (times.len(), times.keys().next()) {
+            (0, _) | (_, None) => "files or shared memory".to_owned(),
+            (1, Some(name)) => match self.facts.object(number, page) {
+                Some(mapping) if mapping.name.as_deref() == Some(*name) => {
+                    format!("{} {name}", mapping.object.name())
+                }
+                _ => format!("file {name}"),
+            },
+            (n, Some(name)) => format!("{} files, such as {name}", Count(n as u64)),
+        }
     }
 
     /// Advises to move arrays that grow instead of copying them.
@@ -221,7 +239,7 @@ impl Look<'_> {
             seconds: Some(seconds).filter(|_| self.facts.timed),
             seconds_of: None,
             raises_peak: false,
-            tables_made_again: false,
+            tables: Tables::Open,
         })
     }
 
@@ -252,15 +270,21 @@ impl Look<'_> {
         let facts = &self.facts.programs[program];
         let memory = Returning {
             heap,
-            stacks: most(comes.stacks),
+            stacks: if comes.faults > 0 { comes.in_stacks * 2 > comes.faults } else { most(comes.stacks) },
             threads: facts.threads > 0,
             own: most(comes.reserves) || !heap && unmaps > others && comes.cuts * 4 > unmaps,
-            advised: made(Call::Madvise) * 2 > all,
+            advised: match heap {
+                true => comes.heap_advised > brks,
+                false => made(Call::Madvise) * 2 > all,
+            },
             longest: comes.longest,
             kept: comes.kept,
         };
-        if let Some(words) = switches::keep_by_name(&facts.name).filter(|_| memory.own) {
+        if let Some(words) = switches::keep_by_name(&facts.name).filter(|_| !heap) {
             return words.to_owned();
+        }
+        if self.facts.has_caller(program, switches::GHC_START, &self.recorded.trace().symbols) && !heap {
+            return switches::KEEP_GHC.to_owned();
         }
         switches::keep(switches::owner(&facts.runtimes, heap), memory)
     }

@@ -7,7 +7,7 @@ use super::super::languages::{self, Language};
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::share::Forks;
-use super::{LEAST_SECONDS, LOWER_BOUND, Look, Proposal, UNSEEN_WRITES, list};
+use super::{LEAST_SECONDS, LOWER_BOUND, Look, Proposal, Tables, UNSEEN_WRITES, list};
 use foldhash::HashSet;
 use ptarmigan_term::Failure;
 use ptarmigan_term::words::several;
@@ -153,7 +153,7 @@ impl Look<'_> {
                 seconds: Some(forks + ends).filter(|saved| self.counts(*saved)),
                 seconds_of: small.map(|_| (Figure::ForkSeconds, forks)),
                 raises_peak: false,
-                tables_made_again: false,
+                tables: Tables::Counted,
             })?,
         );
         Ok(verdicts)
@@ -253,7 +253,7 @@ impl Look<'_> {
                 seconds,
                 seconds_of: seconds.map(|saved| (Figure::ForkSeconds, saved)),
                 raises_peak: false,
-                tables_made_again: false,
+                tables: Tables::Counted,
             });
         }
         // Children write to all of the mappings: no replay shows what they would do without.

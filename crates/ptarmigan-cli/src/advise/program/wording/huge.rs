@@ -7,17 +7,27 @@ use super::super::rejected::{Unfit, not};
 use super::super::seen::{PAGE, REGION};
 use super::super::work::LinuxWork;
 use super::super::{library, switches};
-use super::{Look, Proposal, list};
+use super::{Look, Proposal, Tables, list};
 use crate::advise::advice::Details;
 use ptarmigan_replay::{SPLIT, SoloTrace};
 use ptarmigan_term::words::{several, several_were};
 use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::Cause;
+use ptarmigan_trace::Runtime;
 use std::collections::BTreeSet;
 
 const KIND: &str = "huge-pages";
 /// Mappings that a piece of advice names.
 const PLACES: usize = 3;
+
+/// More bytes than that, which a switch for all memory of a process takes beside full regions, are
+/// too many.
+const OTHERS: u64 = 128 << 20;
+/// Fewer are not worth a word.
+const FEW_OTHERS: u64 = 1 << 20;
+/// How memory gets huge pages without the rest.
+const OWN_MEMORY: &str = "madvise(MADV_HUGEPAGE) on this memory alone, aligned to 2 MiB, before it is touched: a \
+                          switch for all memory of the process would make sparse regions huge, too.";
 
 /// Says why full regions do not count.
 fn left_out(unfit: Unfit) -> Vec<String> {
@@ -40,6 +50,12 @@ fn left_out(unfit: Unfit) -> Vec<String> {
             "{} full, but the program waited about once for each fault: it seems that a thread brings the \
              pages (userfaultfd), and then huge pages save nothing",
             several_were(unfit.awaited, "region")
+        ));
+    }
+    if unfit.disabled > 0 {
+        reasons.push(format!(
+            "{} full, but Ruby turns huge pages off for its process: prctl(PR_SET_THP_DISABLE)",
+            several_were(unfit.disabled, "region")
         ));
     }
     if unfit.wrappers > 0 {
@@ -94,6 +110,7 @@ impl Look<'_> {
             return Ok(not(KIND, reasons.join("; ")));
         }
         let trace = self.recorded.trace();
+        let rest = found.rest() << PAGE;
         let programs = self.by_program(found.spots.iter().map(|spot| (spot.program, 1)));
         let places = self.places(&found.spots);
         let caller = self.caller(&programs, Cause::Fault);
@@ -111,7 +128,7 @@ impl Look<'_> {
             kind: KIND,
             title,
             before: String::new(),
-            how: self.switches(&found.spots),
+            how: if rest > OTHERS { OWN_MEMORY.to_owned() } else { self.switches(&found.spots) },
             not_measured: "the misses of the TLB that huge pages save \
                            (often their largest gain), and whether the kernel finds 2 MiB in one piece."
                 .to_owned(),
@@ -121,7 +138,7 @@ impl Look<'_> {
             seconds: None,
             seconds_of: None,
             raises_peak: false,
-            tables_made_again: false,
+            tables: Tables::Counted,
         })?;
         let Verdict::Advised(advice) = &mut verdict else { return Ok(verdict) };
         if let Some(linux) = linux {
@@ -173,7 +190,11 @@ impl Look<'_> {
             advice.figure += &format!(" Left out: {reason}.");
         }
         if sparse > 0 {
-            advice.figure += &format!(" {} touched and not full.", several_were(sparse, "further region"));
+            advice.figure += &format!(" {} touched and not full", several_were(sparse, "further region"));
+            advice.figure += &match rest {
+                ..FEW_OTHERS => ".".to_owned(),
+                _ => format!(": a switch for all of a process takes up to {} more for them.", Bytes(rest)),
+            };
         }
         if untouched > 0 {
             advice.figure += &format!(" Pages that were never touched take {} more.", Bytes(untouched << 12));
@@ -234,11 +255,16 @@ impl Look<'_> {
         };
         let owners: Vec<Option<(String, _, _)>> = spots.iter().map(owner).collect();
         let known: BTreeSet<_> = owners.iter().flatten().collect();
-        let mut text: Vec<String> = known
-            .iter()
-            .take(4)
-            .map(|(program, owner, heap)| format!("{program}: {}.", switches::switch(*owner, *heap)))
-            .collect();
+        let words = |(program, owner, heap): &&(String, Runtime, bool)| {
+            let named = switches::huge_by_name(program).filter(|_| !heap);
+            let switch = named.map_or_else(|| switches::switch(*owner, *heap), str::to_owned);
+            format!("{program}: {switch}.")
+        };
+        // What holds for the heap holds for what malloc maps beside it.
+        let again = |of: &&&(String, Runtime, bool)| {
+            !of.2 && switches::huge_by_name(&of.0).is_none() && known.contains(&(of.0.clone(), of.1, true))
+        };
+        let mut text: Vec<String> = known.iter().filter(|of| !again(of)).take(4).map(words).collect();
         if known.is_empty() || owners.contains(&None) {
             let rest = if known.is_empty() { "" } else { "For other memory: " };
             text.push(format!(

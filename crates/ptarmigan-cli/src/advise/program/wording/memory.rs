@@ -1,5 +1,6 @@
 //! Advice on memory: empty tables, layouts, arenas, and shared memory.
 use super::super::super::advice::{Advice, Details, MappingPlace, Verdict};
+use super::super::awaited::{self, Awaited};
 use super::super::empty::EmptyTables;
 use super::super::pack;
 use super::super::protect::{Protected, Protections};
@@ -8,7 +9,7 @@ use super::super::seen::PAGE;
 use super::super::shared::{SharedMappings, SharedObject, spaces_by_program};
 use super::super::spread::{self, PackableZones};
 use super::super::switches;
-use super::{Look, PROTECT, Proposal, list};
+use super::{Look, PROTECT, Proposal, Tables, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::{Call, Cause, Runtime};
@@ -21,6 +22,8 @@ const LEAST_PART: f64 = 0.1;
 const LEAST_PROTECTS: u64 = 256;
 /// The fewest present pages of such a call, on average.
 const MANY_PAGES: u64 = 64;
+/// A part of the CPU time that is large.
+const LARGE_PART: f64 = 0.1;
 /// The fewest tables that it has to save.
 const LEAST_TABLES: i64 = 8;
 
@@ -105,7 +108,7 @@ impl Look<'_> {
             seconds: None,
             seconds_of: None,
             raises_peak: false,
-            tables_made_again: false,
+            tables: Tables::Counted,
         })
     }
 
@@ -161,7 +164,7 @@ impl Look<'_> {
             seconds: None,
             seconds_of: None,
             raises_peak: false,
-            tables_made_again: kind == spread::SPARSE_LAYOUT,
+            tables: if kind == spread::SPARSE_LAYOUT { Tables::MadeAgain } else { Tables::Counted },
         })?;
         Ok(match verdict {
             Verdict::Advised(advice) if kind == spread::SPARSE_LAYOUT && !is_much(&advice) => not(
@@ -171,6 +174,11 @@ impl Look<'_> {
                     advice.title
                 ),
             ),
+            // One arena for many threads may cost many times the CPU time that its tables save.
+            Verdict::Advised(mut advice) if kind == spread::ARENAS => {
+                advice.details.uncertain = true;
+                Verdict::Advised(advice)
+            }
             verdict => verdict,
         })
     }
@@ -185,6 +193,7 @@ impl Look<'_> {
             let (first, all) = programs.entry(self.facts.program(*number)).or_insert((*number, *one));
             if first != number {
                 (all.calls, all.pages) = (all.calls + one.calls, all.pages + one.pages);
+                all.executable += one.executable;
                 all.longest = std::cmp::max_by_key(all.longest, one.longest, |longest| longest.1);
             }
         }
@@ -193,7 +202,10 @@ impl Look<'_> {
             timed.ns as f64 / 1e9
         };
         programs.retain(|program, (_, of)| {
-            let many = of.calls >= LEAST_PROTECTS && of.pages >= of.calls * MANY_PAGES;
+            let walks = of.pages >= of.calls * MANY_PAGES;
+            // A compiler at run time: its calls are a large part of all that the program does.
+            let flips = of.executable * 4 >= of.calls && self.part_of_cpu(seconds(*program)) >= LARGE_PART;
+            let many = of.calls >= LEAST_PROTECTS && (walks || flips);
             self.is_users(*program) && many && self.counts(seconds(*program))
         });
         let all: f64 = programs.keys().map(|program| seconds(*program)).sum();
@@ -202,6 +214,7 @@ impl Look<'_> {
         let Some((_, (number, of))) = programs.iter().max_by_key(|(_, (_, of))| of.pages) else {
             return Ok(None);
         };
+        let walk = pages >= calls * MANY_PAGES;
         let (first, length) = of.longest;
         let place = MappingPlace {
             program: self.facts.name(*number).to_owned(),
@@ -213,18 +226,22 @@ impl Look<'_> {
         let caller = self.caller(&shares, Cause::Call(Call::Mprotect));
         self.weigh(Proposal {
             kind: PROTECT,
-            title: format!("change the protection of fewer pages: {} mprotect, by {}", Count(calls), {
+            title: format!(
+                "{}: {} mprotect, by {}",
+                if walk { "change the protection of fewer pages" } else { "change protections less often" },
+                Count(calls),
                 list(&shares, false)
-            }),
-            before: format!(
-                "Each call changes and flushes all present pages of its range, {} on average. They took {}, of \
-                 which pages that need no change have the most. ",
-                Count(pages / calls),
-                Time::from_secs(all)
             ),
-            how: "mprotect the pages that are written, not the whole region; a second mapping that stays \
-                  writable; or protection keys (pkey_mprotect once, then pkey_set)."
-                .to_owned(),
+            before: format!(
+                "Each call changes and flushes all present pages of its range, {} on average. They took {}{}. ",
+                Count(pages / calls),
+                Time::from_secs(all),
+                if walk { ", of which pages that need no change have the most" } else { "" }
+            ),
+            how: format!(
+                "{}a second mapping that stays writable; or protection keys (pkey_mprotect once, then pkey_set).",
+                if walk { "mprotect the pages that are written, not the whole region; " } else { "" }
+            ),
             not_measured: "what a call for a few pages takes.".to_owned(),
             corrected: self.recorded.trace().clone(),
             faults_as_calls: 0,
@@ -232,9 +249,48 @@ impl Look<'_> {
             seconds: Some(all),
             seconds_of: None,
             raises_peak: false,
-            tables_made_again: false,
+            tables: Tables::Counted,
         })
         .map(Some)
+    }
+
+    /// Advises to bring more than a page at each fault that another thread serves.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn awaited(&self, found: &Awaited) -> Result<Verdict, Failure> {
+        let kind = "userfault";
+        let shares = self.by_program(found.spared().into_iter());
+        if shares.is_empty() {
+            return Ok(not(kind, "no program waits about once for each fault".to_owned()));
+        }
+        let caller = self.caller(&shares, Cause::Fault);
+        self.weigh(Proposal {
+            kind,
+            title: format!(
+                "bring more than a page at each fault: {} wait for another thread, by {}",
+                several(shares.iter().map(|share| share.count).sum(), "fault"),
+                list(&shares, false)
+            ),
+            before: format!(
+                "The program waited about once for each fault: it seems that a thread brings the pages \
+                 (userfaultfd). One copy of {} serves the faults on all of its pages. ",
+                Bytes(awaited::UNIT << PAGE)
+            ),
+            how: "UFFDIO_COPY of larger ranges around the fault, or of the whole memory in pieces ahead of the \
+                  faults, in a thread of its own; a file that is mapped privately instead of copies."
+                .to_owned(),
+            not_measured: "the wake-ups that are not made (often the largest gain), and copies of pages that \
+                           nobody reads."
+                .to_owned(),
+            corrected: found.rewrite(self.recorded.trace()),
+            faults_as_calls: 0,
+            details: Details { programs: shares, caller, ..Details::default() },
+            seconds: None,
+            seconds_of: None,
+            raises_peak: true,
+            tables: Tables::Open,
+        })
     }
 
     /// Names the tables of a file that many processes map, as a part of a sentence.
@@ -322,7 +378,7 @@ impl Look<'_> {
             seconds: None,
             seconds_of: None,
             raises_peak: false,
-            tables_made_again: false,
+            tables: Tables::Counted,
         })
     }
 }

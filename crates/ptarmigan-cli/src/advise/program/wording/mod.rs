@@ -57,9 +57,20 @@ struct Proposal {
     seconds_of: Option<(Figure, f64)>,
     /// Processes or memory live longer with it: more tables at once are the price.
     raises_peak: bool,
+    /// What the tables of the corrected recording say.
+    tables: Tables,
+}
+
+/// What the tables of a corrected recording say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tables {
+    /// Those that the corrected program has.
+    Counted,
     /// Memory that comes and goes makes its tables again each time: of the tables made, only as
     /// many count as are saved at once.
-    tables_made_again: bool,
+    MadeAgain,
+    /// The way to do it decides how many there are: faults alone are expected to fall.
+    Open,
 }
 
 /// All that the verdicts are made of.
@@ -131,7 +142,7 @@ impl Look<'_> {
     fn weigh(&self, proposal: Proposal) -> Result<Verdict, Failure> {
         let Proposal { kind, title, before, how, not_measured, corrected, .. } = proposal;
         let Proposal { faults_as_calls, mut details, seconds, seconds_of, .. } = proposal;
-        let Proposal { raises_peak, tables_made_again, .. } = proposal;
+        let Proposal { raises_peak, tables, .. } = proposal;
         self.measure.say(&format!("replaying with and without: {kind}"));
         let corrected = SoloTrace::new(corrected);
         let more_faults = |mut figures: Figures| {
@@ -145,8 +156,10 @@ impl Look<'_> {
         let credited = |saved: Saved| {
             let faults = saved.faults - faults_as_calls as i64;
             let at_once = saved.tables_peak.max(saved.tables_at_end).max(0);
-            let tables_made =
-                if tables_made_again { saved.tables_made.min(at_once) } else { saved.tables_made };
+            let tables_made = match tables {
+                Tables::MadeAgain => saved.tables_made.min(at_once),
+                Tables::Counted | Tables::Open => saved.tables_made,
+            };
             Saved { faults, tables_made, ..saved }
         };
         let saved = credited(counted.clone());
@@ -177,7 +190,10 @@ impl Look<'_> {
         let of_seconds = seconds_of
             .filter(|_| seconds.is_some())
             .and_then(|(figure, saved)| Expect::new(figure, &programs, saved, self.facts, self.whole));
-        let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
+        let mut counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
+        if tables == Tables::Open && counted.iter().any(|one| one.figure == Figure::Faults) {
+            counted.retain(|one| one.figure == Figure::Faults);
+        }
         details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
         details.seconds = seconds;
         let (saves, costs) = saved.sentences(&without);

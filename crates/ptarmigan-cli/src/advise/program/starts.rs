@@ -1,0 +1,104 @@
+//! Interpreters that are started for each small job.
+//!
+//! A start maps the interpreter and its libraries, relocates them and reads modules before the job
+//! begins. The start is taken to end with the last library that is mapped: what comes then may be
+//! the job. Most runs have at least as many faults up to there as the lower quartile says.
+//!
+//! ```text
+//!  execve ── libc.so ── libpython.so ── _json.so ── … job … ── exit
+//!  |------------- start -----------------------|
+//! ```
+//!
+//! The other side is the recording in which one process does all jobs: only the first run has the
+//! faults of a start.
+use super::edit::Edit;
+use super::languages::Language;
+use crate::advise::facts::Facts;
+use foldhash::{HashMap, HashMapExt};
+use ptarmigan_replay::{PackedEvent, PackedKind, Tasks, Trace};
+use ptarmigan_trace::{Kind, MapFlags, Prot};
+use std::collections::BTreeMap;
+
+/// The runs of one interpreter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interpreter {
+    /// Its starts.
+    pub starts: u64,
+    /// Faults of a start.
+    pub each: u64,
+    /// Faults of all starts but the first.
+    pub spared: u64,
+}
+
+/// The starts of interpreters in a recording.
+#[derive(Debug, Default)]
+pub struct Interpreters {
+    /// By the program, as an index of [`Facts::programs`].
+    pub programs: BTreeMap<usize, Interpreter>,
+    /// How many of its first faults each later run spares, by the number of its program.
+    spared: HashMap<u32, u64>,
+}
+
+impl Interpreters {
+    /// Looks at a recording of which the facts are known.
+    pub fn of(trace: &Trace, facts: &Facts) -> Self {
+        let is_interpreter: Vec<bool> =
+            facts.programs.iter().map(|program| Language::of(program) != Language::C).collect();
+        // Faults up to now, and up to the last library, of each run.
+        let mut runs: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        each_step(trace, |number, step| {
+            if !is_interpreter[facts.program(number)] {
+                return;
+            }
+            let run = runs.entry(number).or_default();
+            match step.what {
+                PackedKind::Fault { .. } => run.0 += 1,
+                PackedKind::Rare(rare) if maps_library(&trace.rare[rare as usize]) => run.1 = run.0,
+                _ => {}
+            }
+        });
+        let mut of_program: BTreeMap<usize, Vec<(u32, u64)>> = BTreeMap::new();
+        for (number, (_, start)) in runs {
+            of_program.entry(facts.program(number)).or_default().push((number, start));
+        }
+        let mut found = Interpreters::default();
+        for (program, runs) in of_program {
+            let mut sorted: Vec<u64> = runs.iter().map(|run| run.1).collect();
+            sorted.sort_unstable();
+            let each = sorted[sorted.len() / 4];
+            let later = runs[1..].iter().map(|(number, start)| (*number, each.min(*start)));
+            let spared = later.clone().map(|(_, spared)| spared).sum();
+            found.spared.extend(later);
+            found.programs.insert(program, Interpreter { starts: runs.len() as u64, each, spared });
+        }
+        found
+    }
+
+    /// Returns the recording with one start of each of some interpreters.
+    pub fn rewrite(&self, trace: &Trace, facts: &Facts, of: &BTreeMap<usize, Interpreter>) -> Trace {
+        let mut left: HashMap<u32, u64> = HashMap::new();
+        let chosen = self.spared.iter().filter(|(number, _)| of.contains_key(&facts.program(**number)));
+        left.extend(chosen.map(|(number, spared)| (*number, *spared)));
+        let mut edit = Edit::of(trace);
+        each_step(trace, |number, step| match (step.what, left.get_mut(&number)) {
+            (PackedKind::Fault { .. }, Some(left)) if *left > 0 => *left -= 1,
+            _ => edit.keep(step),
+        });
+        edit.finish()
+    }
+}
+
+/// Shows each step with the number of the program that its task runs, or ran last.
+fn each_step<'t>(trace: &'t Trace, mut see: impl FnMut(u32, &'t PackedEvent)) {
+    let mut tasks = Tasks::new(trace);
+    for step in &trace.steps {
+        // Behind its exit a task runs no program.
+        see(tasks.step(trace, step).unwrap_or(u32::MAX), step);
+    }
+}
+
+/// Returns whether a call maps code of a file.
+fn maps_library(kind: &Kind) -> bool {
+    matches!(kind, Kind::Mmap { prot, flags, .. }
+        if prot.0 & Prot::EXEC != 0 && flags.0 & MapFlags::ANON == 0)
+}
