@@ -75,12 +75,10 @@ impl AdviseArgs {
     /// # Errors
     /// If standard input is named twice, or an option has no use.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        if self.whom == Whom::Program {
-            if self.arch != KernelArch::X86_64 {
-                return Err(Failure::new(
-                    "--arch chooses the machine for a kernel; give --for kernel or --for both, too",
-                ));
-            }
+        if self.whom == Whom::Program && self.arch != KernelArch::X86_64 {
+            return Err(Failure::new(
+                "--arch chooses the machine for a kernel; give --for kernel or --for both, too",
+            ));
         }
         let inputs = self.traces.iter().chain(&self.check);
         if inputs.filter(|path| path.as_os_str() == "-").count() > 1 {

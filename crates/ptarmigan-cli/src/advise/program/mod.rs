@@ -6,8 +6,8 @@
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
 //! * `churn` follows memory that comes back, with `pool`; `growth` arrays that are copied to grow.
 //! * `library` counts the large pages that the library has in the recording as it is.
-//! * `huge`, `empty`, `shared`, `protect`, `awaited`, `pooler`, `subshells`, `starts`, `sharing`, `forks`, `zones` with
-//!   `pack` and `spread`, and `share` each find one kind.
+//! * `huge`, `empty`, `shared`, `protect`, `awaited`, `pooler`, `subshells`, `starts`, `sharing`,
+//!   `forks`, `zones` with `pack` and `spread`, and `share` each find one kind.
 //! * `switches` names the switches of allocators, and `languages` the ways to start children.
 //! * `needs` counts the cases of each kind, for the comparison with a second recording.
 //! * `wording` puts their findings into words, by program, and weighs them.
