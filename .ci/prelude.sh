@@ -2,8 +2,9 @@
 # time of CPUs.
 set -Eeuo pipefail
 unset BASH_ENV RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_TARGET CARGO_TARGET_DIR
-# Set by the `cargo` that runs the program of the jobs.
-unset RUSTUP_TOOLCHAIN "${!CARGO_PKG_@}" "${!CARGO_MANIFEST_@}"
+# Set by the `cargo` that runs the program of the jobs. CARGO alone would compile a dependency with
+# the tool-chain that its own file names.
+unset CARGO RUSTUP_TOOLCHAIN "${!CARGO_PKG_@}" "${!CARGO_MANIFEST_@}"
 export CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never NO_COLOR=1 CARGO_INCREMENTAL=0 LC_ALL=C
 # Seconds for a boot: two emulated machines and the tests of the other lane share two CPUs.
 export KERNEL_TIMEOUT=${KERNEL_TIMEOUT:-300}

@@ -110,7 +110,7 @@ fn all(args: &PicturesArgs, scratch: &Path) -> Result<(), String> {
         return Err("missing pngquant: install the package pngquant".into());
     }
     fs::create_dir_all(scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "-p", "ptarmigan-cli", "--", "report", TRACE, "-o"]);
     run_it(command.arg(scratch.join("page.html")).arg("--summary").arg(scratch.join("card.svg")))?;
     for picture in &PICTURES {

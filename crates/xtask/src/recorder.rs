@@ -97,14 +97,14 @@ impl Drop for Recorder {
 
 /// Builds the command. Returns its file.
 fn built() -> Result<PathBuf, String> {
-    let status = Command::new(env!("CARGO"))
+    let status = Command::new("cargo")
         .args(["build", "--quiet", "--profile", "dist", "--package", "ptarmigan-cli"])
         .status()
         .map_err(|e| format!("cargo: {e}"))?;
     if !status.success() {
         return Err("the command cannot be built".to_owned());
     }
-    let metadata = Command::new(env!("CARGO"))
+    let metadata = Command::new("cargo")
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .map_err(|e| format!("cargo: {e}"))?;

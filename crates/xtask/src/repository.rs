@@ -95,8 +95,7 @@ pub fn packages(files: &[PathBuf]) -> Result<Vec<Package>, String> {
         if packages.iter().any(|known| manifest.parent() == Some(&known.directory)) {
             continue;
         }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
+        let mut command = Command::new("cargo");
         command.args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"]);
         let text = output(command.arg(manifest))?;
         let answer: Value =

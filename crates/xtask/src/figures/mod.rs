@@ -264,7 +264,7 @@ impl Programs {
                 directory.canonicalize().map_err(|e| format!("{}: {e}", directory.display()))?
             }
             None => {
-                let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+                let mut cargo = Command::new("cargo");
                 cargo.args(["build", "--profile", "dist", "--quiet"]).args(build).current_dir(root());
                 let status = cargo.status().map_err(|e| format!("cargo: {e}"))?;
                 if !status.success() {
