@@ -300,10 +300,12 @@ impl Facts {
         mappings.iter().rev().find(|m| (m.start..m.start + m.pages).contains(&page))
     }
 
-    /// Returns whether a function of a program caused some of its work.
-    pub fn has_caller(&self, program: usize, function: &str, symbols: &Symbols) -> bool {
+    /// Returns whether one of some functions of a program caused some of its work.
+    pub fn has_caller(&self, program: usize, functions: &[&str], symbols: &Symbols) -> bool {
         let places = self.programs[program].callers.values().flat_map(|places| places.keys().flatten());
-        places.filter_map(|place| symbols.place(*place).function).any(|found| symbols.text(found) == function)
+        places
+            .filter_map(|place| symbols.place(*place).function)
+            .any(|found| functions.contains(&symbols.text(found)))
     }
 
     /// Returns the function that caused most of a program's work, and its part of that: "load

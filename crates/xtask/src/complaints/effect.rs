@@ -7,8 +7,9 @@ use std::fmt::Display;
 use std::process::Command;
 use std::time::Duration;
 
-/// A cure that takes so many times the processor time does harm; less may be noise.
-const HARM: f64 = 1.1;
+/// A cure that takes so many times the processor time, and so many seconds more, does harm; less may
+/// be noise.
+const HARM: (f64, f64) = (1.1, 0.02);
 
 /// Runs of one side.
 #[derive(Default)]
@@ -49,7 +50,8 @@ impl Effect {
         let [before, after] =
             [0, 1].map(|side| self.sides[side].median(|used| used.processor()).as_secs_f64());
         let (name, more) = (self.case.name(), after / before.max(f64::MIN_POSITIVE));
-        (more > HARM).then(|| format!("{name}: the cure takes {more:.2} times the processor time"))
+        (more > HARM.0 && after - before > HARM.1)
+            .then(|| format!("{name}: the cure takes {more:.2} times the processor time"))
     }
 }
 

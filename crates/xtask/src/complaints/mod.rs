@@ -265,6 +265,12 @@ impl Bench<'_> {
                 said(&format!("mcs -out:{binary} {source}"))?;
                 return Ok(vec!["mono".to_owned(), binary]);
             }
+            // Next to the source, ghc would leave files.
+            "hs" => {
+                let dir = format!("{binary}.build");
+                format!("ghc -v0 -O1 -threaded -rtsopts -outputdir {dir} -o {binary} {source}")
+            }
+            "rb" => return Ok(vec!["ruby".to_owned(), source]),
             "sh" => return Ok(vec!["bash".to_owned(), source]),
             "js" => return Ok(vec!["node".to_owned(), source]),
             "php" => return Ok(vec!["php".to_owned(), source]),

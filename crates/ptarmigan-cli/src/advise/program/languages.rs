@@ -149,8 +149,8 @@ impl Language {
                  references are written all the same."
             }
             Language::Ruby => {
-                "Ruby: before the fork Process.warmup (3.3 and later), or GC.start four times, so that the \
-                 collector has marked all objects as old in the parent."
+                "Ruby: before the fork Process.warmup (3.3 and later), or GC.start four times and GC.compact (2.7 \
+                 and later), so that the collector has marked all objects as old in the parent."
             }
             _ => {
                 "keep what children write (counts, links, marks of a collector) apart from the data that \

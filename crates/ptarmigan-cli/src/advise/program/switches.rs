@@ -98,11 +98,16 @@ pub fn huge_by_name(name: &str) -> Option<&'static str> {
 
 /// The highest `mmap_threshold` that each glibc takes, in bytes.
 const MOST_THRESHOLD: u64 = 32 << 20;
+/// A `trim_threshold` that keeps all that a heap has.
+const MOST_TRIM: u64 = 16 << 30;
+/// The most bytes of one arena of a thread.
+const LONGEST_OF_ARENA: u64 = 64 << 20;
 /// More bytes than the stacks that glibc keeps without a switch: 40 MiB.
 const STACK_CACHE: u64 = 64 << 20;
 
-/// A function that only programs of GHC have, and that asks for memory when they start.
-pub const GHC_START: &str = "hs_init_ghc";
+/// Functions of GHC's runtime that ask for memory, fill it in a collection, or give it back.
+pub const GHC_RUNTIME: &[&str] =
+    &["hs_init_ghc", "evacuate", "evacuate1", "osDecommitMemory", "osFreeMBlocks"];
 /// How the runtime of GHC keeps its memory.
 pub const KEEP_GHC: &str = "GHC's runtime: +RTS -A64m (a larger allocation area), -H with the size of the heap, \
                             or -I0 (no collection when idle); the program is linked with -rtsopts";
@@ -153,13 +158,17 @@ pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
     let Returning { heap, stacks, threads, own, advised, longest, kept } = memory;
     // malloc maps memory that is longer than the threshold.
     let threshold = longest.saturating_mul(2).next_power_of_two().max(MOST_THRESHOLD);
-    let trim = kept.saturating_mul(2).next_power_of_two().max(threshold);
+    let trim = kept.saturating_mul(2).next_power_of_two().min(MOST_TRIM).max(threshold);
     let versions = match threshold > MOST_THRESHOLD {
         true => "glibc 2.36; older ones may refuse a threshold above 33554432",
         false => "glibc 2.26 and later",
     };
+    // What is longer than an arena of a thread is mapped all the same.
+    let one = if threads && longest > LONGEST_OF_ARENA { ":glibc.malloc.arena_max=1" } else { "" };
     let malloc = format!(
-        "GLIBC_TUNABLES=glibc.malloc.mmap_threshold={threshold}:glibc.malloc.trim_threshold={trim} ({versions})"
+        "GLIBC_TUNABLES=glibc.malloc.mmap_threshold={threshold}:glibc.malloc.trim_threshold={trim}{one} \
+         ({versions}{})",
+        if one.is_empty() { "" } else { "; an arena of a thread holds 64 MiB at most" }
     );
     match owner {
         _ if stacks && !threads => {

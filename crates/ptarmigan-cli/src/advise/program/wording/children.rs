@@ -100,7 +100,9 @@ impl Look<'_> {
         let programs = self.shares(servers.values().map(|server| (server.program, server.children, None)));
         let forks = Expect::new(Figure::Forks, &names, spared as f64, self.facts, self.whole);
         let language = Language::of(program);
-        let how = if !most.shares || language != Language::C {
+        let how = if program.name == "nginx" {
+            "nginx starts all of its workers anew at each reload: fewer reloads, and fewer worker_processes."
+        } else if !most.shares || language != Language::C {
             language.keeping_children()
         } else if postgres {
             "a connection pooler in front of the server, such as pgbouncer, or a pool in the client: \

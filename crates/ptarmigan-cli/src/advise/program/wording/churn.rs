@@ -283,7 +283,7 @@ impl Look<'_> {
         if let Some(words) = switches::keep_by_name(&facts.name).filter(|_| !heap) {
             return words.to_owned();
         }
-        if self.facts.has_caller(program, switches::GHC_START, &self.recorded.trace().symbols) && !heap {
+        if self.facts.has_caller(program, switches::GHC_RUNTIME, &self.recorded.trace().symbols) && !heap {
             return switches::KEEP_GHC.to_owned();
         }
         switches::keep(switches::owner(&facts.runtimes, heap), memory)
