@@ -1,7 +1,8 @@
 #!/bin/bash
 # Symptom: nginx with many sites takes seconds of CPU time, and much memory, for its reloads.
 # Cure: fewer workers (and reloads): each copies the configuration, as it frees its pool to exit.
-# Threads: nginx/kubernetes-ingress#3907, kubernetes/ingress-nginx#6844, kubernetes/ingress-nginx#8166
+# Threads: nginx/kubernetes-ingress#3907, kubernetes/ingress-nginx#6844,
+# kubernetes/ingress-nginx#8166
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 workers=8

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Symptom: PageTables of a PostgreSQL host grow with its connections, until memory runs out.
-# Cure: huge_pages=on, with huge pages for shared_buffers in the kernel's pool (put back at the end).
+# Cure: huge_pages=on, with huge pages for shared_buffers in the kernel's pool (put back later).
 # Threads: citusdata/citus#2445, Tencent/TBase#80
 bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 dir=$(mktemp -d)

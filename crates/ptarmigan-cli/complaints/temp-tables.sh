@@ -1,5 +1,6 @@
 #!/bin/bash
-# Symptom: MariaDB with a large tmp_table_size is slow with threads: statements map and unmap hundreds of MiB.
+# Symptom: MariaDB with a large tmp_table_size is slow with threads: each statement maps and
+# unmaps hundreds of MiB.
 # Cure: a smaller limit of temporary tables in memory. Their first block is a part of the limit.
 # Thread: MariaDB/server#5408
 dir=$(mktemp -d)

@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::process::Command;
 use std::time::Duration;
 
-/// A cure that takes so many times the processor time, and so many seconds more, does harm; less may
-/// be noise.
+/// A cure that takes so many times the processor time, and so many seconds more, does harm; less
+/// may be noise.
 const HARM: (f64, f64) = (1.1, 0.02);
 
 /// Runs of one side.
