@@ -1,7 +1,7 @@
 //! Huge pages are not advised where they cannot help, or where another cause takes the time.
 use crate::advise::{BASE, EXEC, advice, kinds, made, map, piece, reason, write};
 use crate::program::{Temporary, ptarmigan, text};
-use ptarmigan_trace::{Call, FaultFlags, Kind, Locking, MapFlags, Name, Note, Prot, Runtime};
+use ptarmigan_trace::{Call, CloneKind, FaultFlags, Kind, Locking, MapFlags, Name, Note, Prot, Runtime};
 use serde_json::json;
 
 const EXIT: Kind = Kind::Exit { last: true };
@@ -73,7 +73,14 @@ fn pages_that_came_without_faults_get_no_huge_pages() {
     let awaited = |waits, preempted| {
         let used = Note::Used { user: 0, system: 0, minor: 0, major: 0, waits, preempted };
         let kinds_of = [map(BASE, 4 * HUGE)].into_iter().chain((0..4 * HUGE).map(|page| write(BASE + page)));
-        advice(&trace(&format!("awaited{waits}"), kinds_of.chain([Kind::Note(used)])).0, &[])
+        let mut events: Vec<(u32, Kind)> = [EXEC, Kind::Name(Name::new("app"))]
+            .into_iter()
+            .chain(kinds_of.chain([Kind::Note(used)]))
+            .map(|kind| (0, kind))
+            .collect();
+        let handler = Kind::Clone { child: 1, kind: CloneKind::Share };
+        events.extend([(0, handler), (1, Kind::Exit { last: false }), (0, EXIT)]);
+        advice(&made(&format!("awaited{waits}"), |_| {}, 0, &events).0, &[])
     };
     for (waits, preempted) in [(4 * 512, 0), (3 * 480, 512)] {
         let report = awaited(waits, preempted);

@@ -42,7 +42,7 @@ pub mod work;
 mod zones;
 
 use super::advice::Verdict;
-use super::facts::Facts;
+use super::facts::{Facts, ProgramFacts};
 use super::figures::Figures;
 use super::measure::Measure;
 use awaited::Awaited;
@@ -102,7 +102,9 @@ pub fn advise(
     let interpreters = Interpreters::of(trace, facts);
     let (mut churn, mut protections) = (Churn::new(trace.access_unknown), Protections::default());
     let mut growth = Growth::default();
-    let mut awaited = Awaited::new(facts.numbers(|program| program.waits_for_pages()));
+    let awaits =
+        |program: &ProgramFacts| program.waits_for_pages() && program.threads > 0 && program.forks == 0;
+    let mut awaited = Awaited::new(facts.numbers(awaits));
     let mut all: Vec<&mut dyn Finder> = vec![
         &mut churn,
         &mut growth,

@@ -265,7 +265,7 @@ impl Look<'_> {
             return Ok(not(kind, "no program waits about once for each fault".to_owned()));
         }
         let caller = self.caller(&shares, Cause::Fault);
-        self.weigh(Proposal {
+        let verdict = self.weigh(Proposal {
             kind,
             title: format!(
                 "bring more than a page at each fault: {} wait for another thread, by {}",
@@ -290,6 +290,15 @@ impl Look<'_> {
             seconds_of: None,
             raises_peak: true,
             tables: Tables::Open,
+        })?;
+        // As many waits as faults may be a coincidence, such as of a server with a page for each
+        // request.
+        Ok(match verdict {
+            Verdict::Advised(mut advice) => {
+                advice.details.uncertain = true;
+                Verdict::Advised(advice)
+            }
+            verdict => verdict,
         })
     }
 
