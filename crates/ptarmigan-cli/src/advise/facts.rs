@@ -106,7 +106,8 @@ impl ProgramFacts {
         self.files().next().is_some()
     }
 
-    fn files(&self) -> impl Iterator<Item = &str> {
+    /// Returns the names of its files, if they were recorded: of a script that of its interpreter.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
         let programs = self.mappings.iter().filter(|mapping| mapping.object == Object::Program);
         programs.filter_map(|mapping| mapping.name.as_deref())
     }

@@ -1,10 +1,10 @@
 //! Advice on children that live on: few requests for each, subshells, and inherited memory that is
 //! copied page after page.
-use crate::advise::{BASE, EXEC, advice, figure, kinds, made, map, piece, reason, write};
+use crate::advise::{BASE, EXEC, advice, figure, kinds, made, made_with, map, piece, reason, write};
 use crate::program::Temporary;
 use ptarmigan_trace::{
-    Call, Cause, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Note, Place, Prot,
-    Runtime, Writer,
+    Call, Cause, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Note, Object, Place,
+    Prot, Runtime, Writer,
 };
 
 const EXIT: Kind = Kind::Exit { last: true };
@@ -181,4 +181,34 @@ fn an_interpreter_should_do_several_jobs() {
     assert!(found["how"].as_str().is_some_and(|how| how.contains("multiprocessing.Pool")), "{found:#}");
     let compiler = advice(&starts("compiler", "cc1", 50).0, &[]);
     assert_eq!(reason(&compiler, "starts"), "no interpreter runs");
+}
+
+#[test]
+fn a_script_is_known_by_the_file_of_its_interpreter() {
+    let file = made_with(
+        "script",
+        |_| {},
+        0,
+        |writer| {
+            let name = Some(writer.text("perl").expect("a text"));
+            let mut events = Vec::from(named(0, "server"));
+            for child in 1..=12 {
+                events.push((0, fork(child)));
+                events.extend(named(child, "app.cgi"));
+                let (start, pages) = (BASE >> 1, 16);
+                let mapped = Note::Mapped { start, pages, object: Object::Program, name };
+                events.extend([(child, map(start, pages)), (child, Kind::Note(mapped))]);
+                events.push((child, map(BASE, 512)));
+                events.extend((0..300).map(|page| (child, write(BASE + page))));
+                let (prot, flags) = (Prot(5), MapFlags(0));
+                events.push((child, Kind::Mmap { start: BASE << 1, pages: 16, prot, flags }));
+                events.push((child, EXIT));
+            }
+            events.push((0, EXIT));
+            events
+        },
+    );
+    let report = advice(&file.0, &[]);
+    let how = piece(&report, "starts")["how"].as_str().expect("a text").to_owned();
+    assert!(how.starts_with("Perl: a process that stays"), "{how}");
 }

@@ -80,8 +80,6 @@ pub struct Remapped {
     pub times: u64,
     /// Faults on pages that had one in an earlier mapping of this length.
     pub faults: u64,
-    /// The first page of one of them.
-    pub start: u64,
     /// The length of the shortest, in pages.
     pub pages: u64,
 }
@@ -441,6 +439,13 @@ impl Churn {
                     || kept().iter().any(|place| memory.there.any(place.start, place.pages)))
         };
         let keeps_parts = parts.iter().any(has_pages);
+        // A library: one call maps all of it, others put its segments there, and one unmaps it.
+        let is_library =
+            unmaps && parts.len() > 1 && memory.files.get(&start).is_some_and(|(length, _)| *length == pages);
+        if is_library {
+            memory.files.remove(&start);
+            *memory.unmapped.entry(pages).or_default() += 1;
+        }
         for (part, area) in parts {
             let memory = self.spaces.entry(seen.space).or_default();
             let shared = area
@@ -454,7 +459,7 @@ impl Churn {
                 }
                 continue;
             }
-            if unmaps && shared {
+            if unmaps && shared && !is_library {
                 memory.files.remove(&part.start);
                 *memory.unmapped.entry(part.pages).or_default() += 1;
             }
@@ -590,8 +595,7 @@ impl Churn {
             && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
         {
             *left -= 1;
-            let again =
-                self.again.entry(seen.program).or_insert(Remapped { times: 0, faults: 0, start, pages });
+            let again = self.again.entry(seen.program).or_insert(Remapped { times: 0, faults: 0, pages });
             again.times += 1;
             again.pages = again.pages.min(pages);
             memory.files.insert(start, (pages, true));

@@ -1,7 +1,7 @@
 //! Words for the ways in which programs start children, in the language of a program.
 //!
 //! Only ways that the documentation of a language describes are named. Ruby, Perl and
-//! PHP have no note in a recording and are known by their names.
+//! PHP have no note in a recording and are known by their names, or by those of their files.
 use crate::advise::facts::ProgramFacts;
 use ptarmigan_trace::Runtime;
 use std::collections::BTreeSet;
@@ -29,10 +29,13 @@ impl Language {
     /// Returns the language of a program.
     pub fn of(program: &ProgramFacts) -> Self {
         let has = |runtime| program.runtimes.contains(&runtime);
-        let named = |names: &[&str]| names.iter().any(|name| program.name.starts_with(name));
-        if has(Runtime::Jvm) || program.name == "java" {
+        let is = |name: &&str| {
+            program.name.starts_with(*name) || program.files().any(|file| file.starts_with(*name))
+        };
+        let named = |names: &[&str]| names.iter().any(is);
+        if has(Runtime::Jvm) || named(&["java"]) {
             Language::Java
-        } else if has(Runtime::V8) || program.name == "node" {
+        } else if has(Runtime::V8) || named(&["node"]) {
             Language::Node
         } else if has(Runtime::Python) || named(&["python"]) {
             Language::Python

@@ -105,6 +105,11 @@ const LONGEST_OF_ARENA: u64 = 64 << 20;
 /// More bytes than the stacks that glibc keeps without a switch: 40 MiB.
 const STACK_CACHE: u64 = 64 << 20;
 
+/// The function of a Java virtual machine that frees a direct buffer, which is malloc's.
+pub const JAVA_FREE: &str = "Unsafe_FreeMemory";
+/// How direct buffers are kept.
+pub const KEEP_BUFFERS: &str = "Java: ByteBuffer.allocateDirect takes memory of malloc, not of the heap: keep direct \
+                                buffers and use them again, instead of one for each request";
 /// Functions of GHC's runtime that ask for memory, fill it in a collection, or give it back.
 pub const GHC_RUNTIME: &[&str] =
     &["hs_init_ghc", "evacuate", "evacuate1", "osDecommitMemory", "osFreeMBlocks"];

@@ -17,6 +17,8 @@ const LEAST_PART: f64 = 0.05;
 /// The fewest faults of a program that come back, or calls that give memory back.
 const LEAST: u64 = 256;
 
+/// More mappings than the segments of a library have.
+const SEGMENTS: u64 = 16;
 /// Bytes that a program may have more at its peak, beside twice as much.
 const MORE: u64 = 64 << 20;
 
@@ -143,7 +145,7 @@ impl Look<'_> {
         };
         let all: f64 = counts.iter().map(|(program, (times, ..))| seconds(*program, *times)).sum();
         let shares = self.shares(counts.iter().map(|(program, (times, ..))| (*program, *times, None)));
-        let name = self.mapped_often(*number, again.start);
+        let (name, is_library) = self.mapped_often(*number);
         let caller = self.caller(&shares, Cause::Call(Call::Mmap));
         self.weigh(Proposal {
             kind: CHURN,
@@ -159,8 +161,12 @@ impl Look<'_> {
                 Bytes(again.pages << PAGE),
                 Time::from_secs(all)
             ),
-            how: "keep the last mapping, and map larger parts at once; read small files into a buffer that stays."
-                .to_owned(),
+            how: if is_library {
+                "load the library once and keep it: no dlclose, or dlopen with RTLD_NODELETE."
+            } else {
+                "keep the last mapping, and map larger parts at once; read small files into a buffer that stays."
+            }
+            .to_owned(),
             not_measured: "addresses that the kept mappings take, and pages of other parts.".to_owned(),
             corrected: found.without_mapped_again(self.recorded.trace(), |number| {
                 counts.contains_key(&self.facts.program(number))
@@ -175,24 +181,29 @@ impl Look<'_> {
         .map(Some)
     }
 
-    /// Names the files or the shared memory that a program maps more than once.
-    fn mapped_often(&self, number: u32, page: u64) -> String {
-        let mut times: BTreeMap<&str, u64> = BTreeMap::new();
-        let mapped = &self.facts.programs[self.facts.program(number)].mappings;
-        for mapping in mapped.iter().filter(|m| matches!(m.object, Object::File | Object::SharedMemory)) {
-            *times.entry(mapping.name.as_deref().unwrap_or_default()).or_default() += 1;
+    /// Names what a program maps more than once, and whether it is a library.
+    fn mapped_often(&self, number: u32) -> (String, bool) {
+        let mut times: BTreeMap<(Object, &str), u64> = BTreeMap::new();
+        for mapping in &self.facts.programs[self.facts.program(number)].mappings {
+            if let Some(name) = mapping.name.as_deref() {
+                *times.entry((mapping.object, name)).or_default() += 1;
+            }
         }
-        times.retain(|name, times| *times > 1 && !name.is_empty());
-        match (times.len(), times.keys().next()) {
-            (0, _) | (_, None) => "files or shared memory".to_owned(),
-            (1, Some(name)) => match self.facts.object(number, page) {
-                Some(mapping) if mapping.name.as_deref() == Some(*name) => {
-                    format!("{} {name}", mapping.object.name())
-                }
-                _ => format!("file {name}"),
-            },
-            (n, Some(name)) => format!("{} files, such as {name}", Count(n as u64)),
-        }
+        times.retain(|(object, _), times| match object {
+            Object::File | Object::SharedMemory => *times > 1,
+            // Each of its segments is a mapping.
+            Object::Library => *times > SEGMENTS,
+            _ => false,
+        });
+        let is_library = times.keys().all(|(object, _)| *object == Object::Library) && !times.is_empty();
+        // The first of those with the most.
+        let most = times.iter().rev().max_by_key(|(_, times)| **times).map(|(of, _)| *of);
+        let text = match (times.len(), most) {
+            (1, Some((object, name))) => format!("{} {name}", object.name()),
+            (n, Some((_, name))) => format!("{} files, such as {name}", Count(n as u64)),
+            (_, None) => "files or shared memory".to_owned(),
+        };
+        (text, is_library)
     }
 
     /// Advises to move arrays that grow instead of copying them.
@@ -283,7 +294,13 @@ impl Look<'_> {
         if let Some(words) = switches::keep_by_name(&facts.name).filter(|_| !heap) {
             return words.to_owned();
         }
-        if self.facts.has_caller(program, switches::GHC_RUNTIME, &self.recorded.trace().symbols) && !heap {
+        let symbols = &self.recorded.trace().symbols;
+        let freed_by = |call| self.facts.caller(program, Cause::Call(call), symbols);
+        let by_buffers = |call| freed_by(call).is_some_and(|(by, _)| by.starts_with(switches::JAVA_FREE));
+        if [Call::Munmap, Call::Brk, Call::Madvise].into_iter().any(by_buffers) {
+            return switches::KEEP_BUFFERS.to_owned();
+        }
+        if self.facts.has_caller(program, switches::GHC_RUNTIME, symbols) && !heap {
             return switches::KEEP_GHC.to_owned();
         }
         switches::keep(switches::owner(&facts.runtimes, heap), memory)

@@ -203,9 +203,9 @@ impl Look<'_> {
         };
         programs.retain(|program, (_, of)| {
             let walks = of.pages >= of.calls * MANY_PAGES;
-            // A compiler at run time: its calls are a large part of all that the program does.
-            let flips = of.executable * 4 >= of.calls && self.part_of_cpu(seconds(*program)) >= LARGE_PART;
-            let many = of.calls >= LEAST_PROTECTS && (walks || flips);
+            // A compiler at run time, or a write barrier.
+            let much = self.part_of_cpu(seconds(*program)) >= LARGE_PART;
+            let many = of.calls >= LEAST_PROTECTS && (walks || much);
             self.is_users(*program) && many && self.counts(seconds(*program))
         });
         let all: f64 = programs.keys().map(|program| seconds(*program)).sum();
@@ -215,6 +215,7 @@ impl Look<'_> {
             return Ok(None);
         };
         let walk = pages >= calls * MANY_PAGES;
+        let code = programs.values().map(|(_, of)| of.executable).sum::<u64>() * 4 >= calls;
         let (first, length) = of.longest;
         let place = MappingPlace {
             program: self.facts.name(*number).to_owned(),
@@ -238,10 +239,22 @@ impl Look<'_> {
                 Time::from_secs(all),
                 if walk { ", of which pages that need no change have the most" } else { "" }
             ),
-            how: format!(
-                "{}a second mapping that stays writable; or protection keys (pkey_mprotect once, then pkey_set).",
-                if walk { "mprotect the pages that are written, not the whole region; " } else { "" }
-            ),
+            how: match (walk, code) {
+                (true, _) => {
+                    "mprotect the pages that are written, not the whole region; a second mapping that stays \
+                     writable; or protection keys (pkey_mprotect once, then pkey_set)."
+                }
+                (false, true) => {
+                    "a second mapping that stays writable; or protection keys (pkey_mprotect once, then \
+                     pkey_set)."
+                }
+                (false, false) => {
+                    "one call for a larger range. Where the faults tell which pages are written: marks that the \
+                     program sets itself, write protection by userfaultfd (UFFDIO_WRITEPROTECT, Linux 5.7) or \
+                     the soft-dirty bits of /proc/PID/pagemap. Where they guard: fewer guard pages."
+                }
+            }
+            .to_owned(),
             not_measured: "what a call for a few pages takes.".to_owned(),
             corrected: self.recorded.trace().clone(),
             faults_as_calls: 0,
