@@ -179,6 +179,11 @@ fn an_interpreter_should_do_several_jobs() {
     assert!(figure(found).starts_with("python3.11 was started 12 times, with 300 faults"), "{found:#}");
     assert_eq!(found["saved"]["faults"], 11 * 300, "the jobs stay: {found:#}");
     assert!(found["how"].as_str().is_some_and(|how| how.contains("multiprocessing.Pool")), "{found:#}");
+    // What stands behind the end of a task is no start.
+    let mut ended = Vec::from(named(0, "python3"));
+    ended.extend([(0, EXIT), (0, Kind::Note(Note::Took { call: Call::Exit, nanos: 9, away: 0 }))]);
+    let ended = advice(&made("ended", |_| {}, 0, &ended).0, &[]);
+    assert_eq!(reason(&ended, "starts"), "no interpreter is started more than 1 time");
     let compiler = advice(&starts("compiler", "cc1", 50).0, &[]);
     assert_eq!(reason(&compiler, "starts"), "no interpreter runs");
 }

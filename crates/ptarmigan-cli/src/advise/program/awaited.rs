@@ -12,7 +12,6 @@
 use super::edit::Edit;
 use super::page_set::PageSet;
 use super::seen::{Finder, Happens, PAGE, SpaceOperation};
-
 use foldhash::{HashMap, HashSet};
 use ptarmigan::space::{Area, AreaFlags};
 use ptarmigan_replay::{Trace, When};

@@ -78,8 +78,6 @@ pub struct ChurnSaving {
 pub struct Remapped {
     /// Mappings of a length that was unmapped before.
     pub times: u64,
-    /// Faults on pages that had one in an earlier mapping of this length.
-    pub faults: u64,
     /// The length of the shortest, in pages.
     pub pages: u64,
 }
@@ -145,7 +143,8 @@ pub struct Churn {
     pub programs: HashMap<u32, ChurnSaving>,
     /// Files and shared memory that are mapped again, by the number of the program.
     pub again: HashMap<u32, Remapped>,
-    /// The events of their faults.
+    /// The events of faults on pages that had one in an earlier mapping of the same length, with the
+    /// number of the program.
     again_faults: Vec<(u32, u32)>,
     /// Programs that move memory in a way that is not followed.
     lost: HashSet<u32>,
@@ -389,7 +388,6 @@ impl Churn {
         let Some((start, (pages, again))) = memory.files.range(..=page).next_back() else { return };
         if page - start < *pages && !memory.of_files.entry(*pages).or_default().add(page - start) && *again {
             self.again_faults.push((seen.event, seen.program));
-            self.again.entry(seen.program).and_modify(|again| again.faults += 1);
         }
     }
 
@@ -595,7 +593,7 @@ impl Churn {
             && let Some(left) = memory.unmapped.get_mut(&pages).filter(|left| **left > 0)
         {
             *left -= 1;
-            let again = self.again.entry(seen.program).or_insert(Remapped { times: 0, faults: 0, pages });
+            let again = self.again.entry(seen.program).or_insert(Remapped { times: 0, pages });
             again.times += 1;
             again.pages = again.pages.min(pages);
             memory.files.insert(start, (pages, true));

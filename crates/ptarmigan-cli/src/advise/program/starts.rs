@@ -47,9 +47,7 @@ impl Interpreters {
         // Faults up to now, and up to the last library, of each run.
         let mut runs: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         each_step(trace, |number, step| {
-            if !is_interpreter[facts.program(number)] {
-                return;
-            }
+            let Some(number) = number.filter(|number| is_interpreter[facts.program(*number)]) else { return };
             let run = runs.entry(number).or_default();
             match step.what {
                 PackedKind::Fault { .. } => run.0 += 1,
@@ -80,7 +78,7 @@ impl Interpreters {
         let chosen = self.spared.iter().filter(|(number, _)| of.contains_key(&facts.program(**number)));
         left.extend(chosen.map(|(number, spared)| (*number, *spared)));
         let mut edit = Edit::of(trace);
-        each_step(trace, |number, step| match (step.what, left.get_mut(&number)) {
+        each_step(trace, |number, step| match (step.what, number.and_then(|number| left.get_mut(&number))) {
             (PackedKind::Fault { .. }, Some(left)) if *left > 0 => *left -= 1,
             _ => edit.keep(step),
         });
@@ -88,13 +86,10 @@ impl Interpreters {
     }
 }
 
-/// Shows each step with the number of the program that its task runs, or ran last.
-fn each_step<'t>(trace: &'t Trace, mut see: impl FnMut(u32, &'t PackedEvent)) {
+/// Shows each step with the number of the program that its task runs; behind its exit it runs none.
+fn each_step<'t>(trace: &'t Trace, mut see: impl FnMut(Option<u32>, &'t PackedEvent)) {
     let mut tasks = Tasks::new(trace);
-    for step in &trace.steps {
-        // Behind its exit a task runs no program.
-        see(tasks.step(trace, step).unwrap_or(u32::MAX), step);
-    }
+    trace.steps.iter().for_each(|step| see(tasks.step(trace, step), step));
 }
 
 /// Returns whether a call maps code of a file.
