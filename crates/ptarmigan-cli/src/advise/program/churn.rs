@@ -143,8 +143,8 @@ pub struct Churn {
     pub programs: HashMap<u32, ChurnSaving>,
     /// Files and shared memory that are mapped again, by the number of the program.
     pub again: HashMap<u32, Remapped>,
-    /// The events of faults on pages that had one in an earlier mapping of the same length, with the
-    /// number of the program.
+    /// The events of faults on pages that had one in an earlier mapping of the same length, with
+    /// the number of the program.
     again_faults: Vec<(u32, u32)>,
     /// Programs that move memory in a way that is not followed.
     lost: HashSet<u32>,

@@ -1,7 +1,7 @@
 //! Words for the ways in which programs start children, in the language of a program.
 //!
-//! Only ways that the documentation of a language describes are named. Ruby, Perl and PHP have no note
-//! in a recording and are known by their names, or by those of their files.
+//! Only ways that the documentation of a language describes are named. Ruby, Perl and PHP have no
+//! note in a recording and are known by their names, or by those of their files.
 use crate::advise::facts::ProgramFacts;
 use ptarmigan_trace::Runtime;
 use std::collections::BTreeSet;
