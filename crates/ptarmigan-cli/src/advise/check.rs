@@ -2,7 +2,8 @@
 //!
 //! A prediction is a saving: the figure of the first recording less the one that is expected. It is
 //! compared with the figure of the first recording less that of the second. The second recording
-//! has to be of the same work: each program of the advice is started as often, within a fifth.
+//! has to be of the same work: each program of the advice is started as often, within a fifth, unless
+//! the advice is to start it less often.
 //!
 //! One second recording may follow several pieces of advice, and not others. A piece was not
 //! carried out if the second recording has more than half of its cases, whatever they would save
@@ -18,7 +19,7 @@ use super::facts::{Facts, ProgramFacts};
 use super::figures::{Figures, percent};
 use super::measure::{Measure, Side};
 use super::names::Renamed;
-use super::program::{self, Needs};
+use super::program::{self, Needs, STARTS};
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::Failure;
 use ptarmigan_term::words::several;
@@ -195,7 +196,7 @@ impl After {
                 } else {
                     Carried::Maybe
                 };
-                self.figure(expect, &others.collect::<Vec<_>>(), state, before)
+                self.figure(piece.kind, expect, &others.collect::<Vec<_>>(), state, before)
             });
             let figures: Vec<CheckedFigure> = figures.collect();
             let result = together(figures.iter().map(|figure| figure.result));
@@ -242,13 +243,17 @@ impl After {
 
     fn figure(
         &self,
+        kind: &str,
         expect: &Expect,
         others: &[(usize, f64)],
         carried: Carried,
         before: &First<'_>,
     ) -> CheckedFigure {
-        let recorded = match self.not_comparable(expect, before) {
+        let is_gone = |name: &String| self.facts.named(name).is_none();
+        let recorded = match self.not_comparable(kind, expect, before) {
             Some(why) => Err(why),
+            // Another program does the jobs.
+            None if kind == STARTS && expect.programs.iter().all(is_gone) => Ok(0.0),
             None => expect.figure.of(&expect.programs, &self.facts, &self.whole),
         };
         let checked = CheckedFigure {
@@ -288,13 +293,16 @@ impl After {
     }
 
     /// Returns why a figure of the second recording cannot be compared with the first one's.
-    fn not_comparable(&self, expect: &Expect, before: &First<'_>) -> Option<String> {
+    fn not_comparable(&self, kind: &str, expect: &Expect, before: &First<'_>) -> Option<String> {
         if self.lost > 0 {
             return Some(format!("{} events of it were lost", self.lost));
         }
         let blind = |unseen: Unseen| unseen.has(Unseen::KERNEL_FAULTS);
         if expect.figure == Figure::Faults && blind(self.unseen) != blind(before.trace.header.unseen) {
             return Some("only one of the two recordings has faults of the kernel".to_owned());
+        }
+        if kind == STARTS {
+            return None;
         }
         expect.programs.iter().find_map(|name| {
             // A helper process of the same name is a part of the program's work.

@@ -371,3 +371,23 @@ fn memory_that_malloc_does_not_empty_gets_none_of_its_switches() {
     let arenas = emptied("threads", 0, true);
     assert!(arenas.starts_with("if glibc's malloc maps it: GLIBC_TUNABLES"), "an arena's end: {arenas}");
 }
+
+#[test]
+fn memory_that_mremap_shrinks_and_grows_is_kept() {
+    let mut events = begin("vector", Some(Runtime::Glibc));
+    events.push((0, map(BASE, 4 * PAGES)));
+    events.extend(touches(BASE, 4 * PAGES));
+    let to = |old_pages, new_pages| Kind::Mremap { from: BASE, old_pages, to: BASE, new_pages, keep: false };
+    for _ in 0..10 {
+        events.push((0, to(4 * PAGES, PAGES)));
+        events.push((0, to(PAGES, 4 * PAGES)));
+        events.extend(touches(BASE + PAGES, 3 * PAGES));
+    }
+    events.push((0, unmap(BASE, 4 * PAGES)));
+    let found = report("vector", events);
+    assert_eq!(saved(&found), 10 * 3 * PAGES as i64, "{found:#}");
+    let churn = piece(&found, "churn");
+    assert!(figure(churn).contains("20 mremap"), "{churn:#}");
+    let how = churn["how"].as_str().expect("a text");
+    assert!(how.contains("glibc.malloc.mmap_threshold"), "{how}");
+}

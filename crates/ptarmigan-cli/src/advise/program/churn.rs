@@ -620,10 +620,20 @@ impl Churn {
             return vec![*kind];
         };
         let stay = old_pages.min(new_pages);
+        let in_place = to == from && !keep && old_pages > 0;
+        if in_place && new_pages < old_pages {
+            // The end of it is given back, as by `munmap`.
+            return self.give_up(seen, &Kind::Munmap { start: from + stay, pages: old_pages - stay }, true);
+        }
         self.lose(seen.space, from + stay, old_pages - stay);
         let memory = self.spaces.entry(seen.space).or_default();
         let grown = old_pages..new_pages;
-        let in_place = to == from && !keep && old_pages > 0;
+        if in_place
+            && !grown.is_empty()
+            && memory.pool.reuse_at(from + old_pages, new_pages - old_pages, place.start + old_pages)
+        {
+            return Vec::new();
+        }
         let fits = in_place
             && (grown.is_empty() || memory.pool.is_free(place.start + old_pages, new_pages - old_pages));
         if fits {

@@ -114,7 +114,11 @@ impl Language {
     /// Returns the way to do several jobs with one start.
     pub fn starting_once(self) -> &'static str {
         match self {
-            Language::C => "",
+            Language::C => {
+                "one process for many items: an option for batches (find -exec … +, xargs, git cat-file \
+                 --batch), or the work in the program that starts it; a static program has fewer faults at its \
+                 start."
+            }
             Language::Python => {
                 "Python: a process that takes one job after another, such as a worker of \
                  multiprocessing.Pool; or one that imports all modules and forks for each job \

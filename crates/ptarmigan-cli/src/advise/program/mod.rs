@@ -63,10 +63,11 @@ use seen::{All, Finder};
 use share::Forks;
 use shared::SharedMappings;
 use sharing::SharingLost;
-use starts::Interpreters;
+use starts::Starts;
 use std::collections::BTreeMap;
 use subshells::Subshells;
 use wording::Look;
+pub use wording::STARTS;
 use zones::Zones;
 
 /// The advice to the author of a program.
@@ -99,7 +100,7 @@ pub fn advise(
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
     let (mut sharing, subshells) = (SharingLost::new(facts, trace), Subshells::of(trace, facts));
-    let interpreters = Interpreters::of(trace, facts);
+    let starts = Starts::of(trace, facts);
     let (mut churn, mut protections) = (Churn::new(trace.access_unknown), Protections::default());
     let mut growth = Growth::default();
     let awaits =
@@ -145,7 +146,7 @@ pub fn advise(
     awaited.spared().into_iter().for_each(|(number, n)| add("userfault", facts.program(number), n));
     sharing.programs.iter().for_each(|(program, lost)| add("sharing-lost", *program, lost.copies));
     subshells.shells.iter().for_each(|(program, of)| add("subshells", *program, of.forks));
-    interpreters.programs.iter().for_each(|(program, of)| add("starts", *program, of.starts));
+    starts.programs.iter().for_each(|(program, of)| add(STARTS, *program, of.starts));
     sizes.programs.iter().for_each(|(program, copied)| add("fork-memory", *program, copied.pages));
     let mut verdicts = vec![
         look.huge(&huge, unfit)?,
@@ -164,7 +165,7 @@ pub fn advise(
     verdicts.extend(look.forks(&sizes)?);
     verdicts.extend(look.sharing(&sharing)?);
     verdicts.push(look.subshells(&subshells)?);
-    verdicts.push(look.starts(&interpreters)?);
+    verdicts.push(look.starts(&starts)?);
     verdicts.push(look.awaited(&awaited)?);
     Ok(Found { verdicts, needs })
 }

@@ -68,8 +68,26 @@ impl Pool {
             at = part.end;
         });
         places.push(at..whole.end);
-        let places = places.into_iter().filter(|place| !place.is_empty());
-        places.map(|place| Place { start: place.start, pages: place.end - place.start }).collect()
+        let mut joined: Vec<Place> = Vec::new();
+        for place in places.into_iter().filter(|place| !place.is_empty()) {
+            let pages = place.end - place.start;
+            match joined.last_mut().filter(|last| last.start.wrapping_add(last.pages) == place.start) {
+                Some(last) => last.pages += pages,
+                None => joined.push(Place { start: place.start, pages }),
+            }
+        }
+        joined
+    }
+
+    /// Places a new range at kept memory of one place, if all of that is kept. Returns whether it
+    /// is.
+    pub fn reuse_at(&mut self, start: u64, pages: u64, at: u64) -> bool {
+        let is_kept = self.kept.around(at).is_some_and(|(kept, _)| at + pages <= kept.end);
+        if is_kept {
+            self.evict(at, pages);
+            self.lies(start, pages, at);
+        }
+        is_kept
     }
 
     /// Places a new range in kept memory: where it was recorded if that is kept, else in the
@@ -215,6 +233,16 @@ mod tests {
         assert_eq!(pool.reuse(900, 8), Some((200, Some(RW))), "the smallest that is large enough");
         assert_eq!((pool.page(903), pool.page(120), pool.page(908)), (203, 120, 908));
         assert_eq!(pool.reuse(500, 26), None, "20 and 25 pages are left");
+    }
+
+    #[test]
+    fn a_range_grows_into_what_it_has_given_back() {
+        let mut pool = Pool::default();
+        pool.lies(900, 30, 100);
+        pool.keep(910, 20, Some(RW));
+        assert!(!pool.reuse_at(910, 21, 110), "20 pages are kept");
+        assert!(pool.reuse_at(910, 20, 110));
+        assert_eq!(pool.places(900, 30), [place(100, 30)]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Interpreters that are started for each small job.
+//! Programs that are started for each small job.
 //!
-//! A start maps the interpreter and its libraries, relocates them and reads modules before the job
-//! begins. The start is taken to end with the last library that is mapped: what comes then may be
-//! the job. Most runs have at least as many faults up to there as the lower quartile says.
+//! A start maps the program and its libraries, relocates them and, with an interpreter, reads
+//! modules before the job begins. The start of an interpreter is taken to end with the last library
+//! that is mapped: what comes then may be the job. Another program that is started often for small
+//! jobs does hardly more than start. Of the runs of a program, the lower quartile counts.
 //!
 //! ```text
 //!  execve ── libc.so ── libpython.so ── _json.so ── … job … ── exit
@@ -19,9 +20,11 @@ use ptarmigan_replay::{PackedEvent, PackedKind, Tasks, Trace};
 use ptarmigan_trace::{Kind, MapFlags, Prot};
 use std::collections::BTreeMap;
 
-/// The runs of one interpreter.
+/// The runs of one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interpreter {
+pub struct Started {
+    /// Whether it is an interpreter.
+    pub is_interpreter: bool,
     /// Its starts.
     pub starts: u64,
     /// Faults of a start.
@@ -30,24 +33,22 @@ pub struct Interpreter {
     pub spared: u64,
 }
 
-/// The starts of interpreters in a recording.
+/// The starts of programs in a recording.
 #[derive(Debug, Default)]
-pub struct Interpreters {
+pub struct Starts {
     /// By the program, as an index of [`Facts::programs`].
-    pub programs: BTreeMap<usize, Interpreter>,
+    pub programs: BTreeMap<usize, Started>,
     /// How many of its first faults each later run spares, by the number of its program.
     spared: HashMap<u32, u64>,
 }
 
-impl Interpreters {
+impl Starts {
     /// Looks at a recording of which the facts are known.
     pub fn of(trace: &Trace, facts: &Facts) -> Self {
-        let is_interpreter: Vec<bool> =
-            facts.programs.iter().map(|program| Language::of(program) != Language::C).collect();
         // Faults up to now, and up to the last library, of each run.
         let mut runs: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         each_step(trace, |number, step| {
-            let Some(number) = number.filter(|number| is_interpreter[facts.program(*number)]) else { return };
+            let Some(number) = number else { return };
             let run = runs.entry(number).or_default();
             match step.what {
                 PackedKind::Fault { .. } => run.0 += 1,
@@ -56,10 +57,12 @@ impl Interpreters {
             }
         });
         let mut of_program: BTreeMap<usize, Vec<(u32, u64)>> = BTreeMap::new();
-        for (number, (_, start)) in runs {
-            of_program.entry(facts.program(number)).or_default().push((number, start));
+        for (number, (faults, start)) in runs {
+            let program = facts.program(number);
+            let start = if is_interpreter(facts, program) { start } else { faults };
+            of_program.entry(program).or_default().push((number, start));
         }
-        let mut found = Interpreters::default();
+        let mut found = Starts::default();
         for (program, runs) in of_program {
             let mut sorted: Vec<u64> = runs.iter().map(|run| run.1).collect();
             sorted.sort_unstable();
@@ -67,13 +70,14 @@ impl Interpreters {
             let later = runs[1..].iter().map(|(number, start)| (*number, each.min(*start)));
             let spared = later.clone().map(|(_, spared)| spared).sum();
             found.spared.extend(later);
-            found.programs.insert(program, Interpreter { starts: runs.len() as u64, each, spared });
+            let (is_interpreter, starts) = (is_interpreter(facts, program), runs.len() as u64);
+            found.programs.insert(program, Started { is_interpreter, starts, each, spared });
         }
         found
     }
 
-    /// Returns the recording with one start of each of some interpreters.
-    pub fn rewrite(&self, trace: &Trace, facts: &Facts, of: &BTreeMap<usize, Interpreter>) -> Trace {
+    /// Returns the recording with one start of each of some programs.
+    pub fn rewrite(&self, trace: &Trace, facts: &Facts, of: &BTreeMap<usize, Started>) -> Trace {
         let mut left: HashMap<u32, u64> = HashMap::new();
         let chosen = self.spared.iter().filter(|(number, _)| of.contains_key(&facts.program(**number)));
         left.extend(chosen.map(|(number, spared)| (*number, *spared)));
@@ -90,6 +94,10 @@ impl Interpreters {
 fn each_step<'t>(trace: &'t Trace, mut see: impl FnMut(Option<u32>, &'t PackedEvent)) {
     let mut tasks = Tasks::new(trace);
     trace.steps.iter().for_each(|step| see(tasks.step(trace, step), step));
+}
+
+fn is_interpreter(facts: &Facts, program: usize) -> bool {
+    Language::of(&facts.programs[program]) != Language::C
 }
 
 /// Returns whether a call maps code of a file.

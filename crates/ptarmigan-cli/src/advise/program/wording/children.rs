@@ -8,9 +8,9 @@ use super::super::pooler::Servers;
 use super::super::rejected::not;
 use super::super::seen::PAGE;
 use super::super::sharing::SharingLost;
-use super::super::starts::{Interpreter, Interpreters};
+use super::super::starts::{Started, Starts};
 use super::super::subshells::{OfShell, Subshells};
-use super::{LEAST_CALLER, LOWER_BOUND, Look, Proposal, Tables, UNSEEN_WRITES, list};
+use super::{LEAST_CALLER, LOWER_BOUND, Look, Proposal, STARTS, Tables, UNSEEN_WRITES, list};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Bytes, Count, Failure, Time};
 use ptarmigan_trace::Call;
@@ -18,8 +18,10 @@ use std::collections::BTreeMap;
 
 /// The fewest subshells that are advice.
 const LEAST_SUBSHELLS: u64 = 16;
-/// The fewest starts of an interpreter that are advice.
-const LEAST_STARTS: u64 = 8;
+/// The fewest starts of an interpreter, and of another program, that are advice.
+const LEAST_STARTS: [u64; 2] = [8, 32];
+/// The most faults of a program that does hardly more than start: 4 MiB.
+const MOST_OF_START: u64 = 1024;
 
 /// The part of children's copies that is likely to be of their runtime, without one and with one.
 const WRITES_OWN: f64 = 0.1;
@@ -194,23 +196,35 @@ impl Look<'_> {
         })
     }
 
-    /// Advises one interpreter for several jobs.
+    /// Advises one start for several jobs.
     ///
     /// # Errors
     /// If a replay cannot be set up, or memory runs out.
-    pub fn starts(&self, found: &Interpreters) -> Result<Verdict, Failure> {
-        let kind = "starts";
-        let many = |(_, of): &(&usize, &Interpreter)| of.starts >= LEAST_STARTS;
-        let chosen: BTreeMap<usize, Interpreter> =
-            found.programs.iter().filter(many).map(|(program, of)| (*program, *of)).collect();
-        let Some((most, of)) = chosen.iter().max_by_key(|(_, of)| of.spared) else {
-            let starts = found.programs.values().map(|of| of.starts).max().unwrap_or(0);
-            let reason = match starts {
-                0 => "no interpreter runs".to_owned(),
-                n => format!("no interpreter is started more than {}", several(n, "time")),
-            };
-            return Ok(not(kind, reason));
+    pub fn starts(&self, found: &Starts) -> Result<Verdict, Failure> {
+        let kind = STARTS;
+        let many = |(program, of): &(&usize, &Started)| {
+            let facts = &self.facts.programs[**program];
+            let [interpreter, other] = LEAST_STARTS;
+            // Wrappers such as `env` are where another program begins.
+            let told = !facts.is_wrapper() || facts.is_shell();
+            match of.is_interpreter {
+                true => of.starts >= interpreter,
+                false => {
+                    let small = of.each <= MOST_OF_START && of.spared * 2 >= facts.faults;
+                    told && of.starts >= other && small
+                }
+            }
         };
+        let all: BTreeMap<usize, Started> =
+            found.programs.iter().filter(many).map(|(program, of)| (*program, *of)).collect();
+        let Some((most, of)) = all.iter().max_by_key(|(_, of)| of.spared) else {
+            return Ok(not(kind, "no program is started often for small jobs".to_owned()));
+        };
+        let chosen: BTreeMap<usize, Started> = all
+            .iter()
+            .filter(|(_, one)| one.is_interpreter == of.is_interpreter)
+            .map(|(program, one)| (*program, *one))
+            .collect();
         let execs = |program: usize| {
             let calls = self.facts.programs[program].calls.get(&Call::Exec);
             calls.map_or(0, |time| time.ns - time.ns / time.times.max(1))
@@ -221,15 +235,22 @@ impl Look<'_> {
         self.weigh(Proposal {
             kind,
             title: format!(
-                "let one interpreter do several jobs: {} of {}",
+                "{}: {} of {}",
+                match of.is_interpreter {
+                    true => "let one interpreter do several jobs",
+                    false => "let one start do several jobs",
+                },
                 several(chosen.values().map(|of| of.starts).sum(), "start"),
                 list(&programs, false)
             ),
             before: format!(
-                "{name} was started {}, with {} up to the last library that it loads; what follows counts \
-                 as the job's. ",
+                "{name} was started {}, with {}{}. ",
                 several(of.starts, "time"),
-                several(of.each, "fault")
+                several(of.each, "fault"),
+                match of.is_interpreter {
+                    true => " up to the last library that it loads; what follows counts as the job's",
+                    false => " and more each time",
+                }
             ),
             how: languages::each(
                 chosen.keys().map(|program| &self.facts.programs[*program]),

@@ -277,7 +277,8 @@ impl Look<'_> {
             || comes.faults == 0 && brks * 2 > all
             || comes.taken == 0 && brks > 0;
         let most = |part: u64| !heap && part * 2 > comes.taken;
-        let (unmaps, others) = (made(Call::Munmap), made(Call::Madvise) + brks);
+        let others = made(Call::Madvise) + made(Call::Mremap) + brks;
+        let unmaps = made(Call::Munmap);
         let facts = &self.facts.programs[program];
         let memory = Returning {
             heap,

@@ -23,6 +23,8 @@ const CHURN: &str = "churn";
 const GROWTH: &str = "growth";
 /// The kind of advice on changes of protection.
 const PROTECT: &str = "protect";
+/// The kind of advice on programs that are started for each small job.
+pub const STARTS: &str = "starts";
 
 /// The least saving of seconds that is advice by itself.
 const LEAST_SECONDS: f64 = 0.005;
