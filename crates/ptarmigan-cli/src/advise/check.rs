@@ -2,8 +2,8 @@
 //!
 //! A prediction is a saving: the figure of the first recording less the one that is expected. It is
 //! compared with the figure of the first recording less that of the second. The second recording
-//! has to be of the same work: each program of the advice is started as often, within a fifth, unless
-//! the advice is to start it less often.
+//! has to be of the same work: each program of the advice is started as often, within a fifth,
+//! unless the advice is to start it less often.
 //!
 //! One second recording may follow several pieces of advice, and not others. A piece was not
 //! carried out if the second recording has more than half of its cases, whatever they would save
