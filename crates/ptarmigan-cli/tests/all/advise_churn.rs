@@ -67,6 +67,7 @@ fn switches_to_keep_memory_are_those_of_its_owner() {
         let found = report("owner", comes_back(begin("server", runtime)));
         piece(&found, "churn")["how"].as_str().expect("a text").to_owned()
     };
+    assert!(how(Some(Runtime::V8)).contains("--max-semi-space-size"), "it starts no workers");
     assert!(how(Some(Runtime::Jemalloc)).contains("dirty_decay_ms"));
     assert!(how(Some(Runtime::Go)).contains("GOMEMLIMIT"));
     for owner in [Some(Runtime::Jemalloc), Some(Runtime::Go), Some(Runtime::Musl), None] {

@@ -148,6 +148,8 @@ pub struct Returning {
     pub stacks: bool,
     /// The program starts threads.
     pub threads: bool,
+    /// It starts more threads than a runtime has for itself.
+    pub workers: bool,
     /// The program reserves it and opens parts of it.
     pub own: bool,
     /// `madvise` gives most of it back.
@@ -160,7 +162,7 @@ pub struct Returning {
 
 /// Returns how an owner keeps memory that the program frees, as a part of a sentence.
 pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
-    let Returning { heap, stacks, threads, own, advised, longest, kept } = memory;
+    let Returning { heap, stacks, threads, workers, own, advised, longest, kept } = memory;
     // malloc maps memory that is longer than the threshold.
     let threshold = longest.saturating_mul(2).next_power_of_two().max(MOST_THRESHOLD);
     let trim = kept.saturating_mul(2).next_power_of_two().min(MOST_TRIM).max(threshold);
@@ -210,6 +212,10 @@ pub fn keep(owner: Option<Runtime>, memory: Returning) -> String {
         Some(Runtime::Musl) => "musl's malloc has no switch: another allocator".to_owned(),
         Some(Runtime::Jvm) => {
             "the Java virtual machine: -Xms as large as -Xmx, so that the heap keeps its size".to_owned()
+        }
+        Some(Runtime::V8) if !workers => {
+            "Node.js: --max-semi-space-size=64 (MiB), so that the space for new objects does not shrink and grow"
+                .to_owned()
         }
         Some(Runtime::V8) => {
             "Node.js: worker_threads that take one task after the other, instead of a new one for each"

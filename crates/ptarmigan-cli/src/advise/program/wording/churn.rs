@@ -17,6 +17,8 @@ const LEAST_PART: f64 = 0.05;
 /// The fewest faults of a program that come back, or calls that give memory back.
 const LEAST: u64 = 256;
 
+/// The most threads that a runtime has for itself.
+const THREADS_OF_RUNTIME: u64 = 16;
 /// More mappings than the segments of a library have.
 const SEGMENTS: u64 = 16;
 /// Bytes that a program may have more at its peak, beside twice as much.
@@ -284,6 +286,7 @@ impl Look<'_> {
             heap,
             stacks: if comes.faults > 0 { comes.in_stacks * 2 > comes.faults } else { most(comes.stacks) },
             threads: facts.threads > 0,
+            workers: facts.threads > facts.starts.max(1) * THREADS_OF_RUNTIME,
             own: most(comes.reserves) || !heap && unmaps > others && comes.cuts * 4 > unmaps,
             advised: match heap {
                 true => comes.heap_advised > brks,
