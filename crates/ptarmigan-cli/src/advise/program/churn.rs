@@ -307,6 +307,13 @@ impl SpaceMemory {
         self.there.take(start, pages).len() as u64
     }
 
+    /// A fault in a file or in shared memory. Returns whether an earlier mapping of the same length
+    /// had it.
+    fn is_mapped_again(&mut self, page: u64) -> bool {
+        let Some((start, (pages, again))) = self.files.range(..=page).next_back() else { return false };
+        page - start < *pages && !self.of_files.entry(*pages).or_default().add(page - start) && *again
+    }
+
     /// A fault on a page. Returns whether it is spared: the page came back, written if this is a
     /// write. Later faults on it have other reasons, and stay.
     fn comes_back(&mut self, page: u64, write: bool) -> bool {
@@ -353,10 +360,9 @@ impl Churn {
         let refused = flags.0 & FaultFlags::REFUSED != 0;
         let area = seen.look.area(page << PAGE).filter(|area| keeps(area) && !refused);
         let retaken = area.and_then(|area| memory.retake(page, prot(&area)));
-        if area.is_none() {
-            self.file_fault(seen, page);
+        if area.is_none() && memory.is_mapped_again(page) {
+            self.again_faults.push((seen.event, seen.program));
         }
-        let memory = self.spaces.entry(seen.space).or_default();
         let at = memory.pool.page(page);
         let mut spared = false;
         if area.is_some() {
@@ -379,15 +385,6 @@ impl Churn {
             (None, None) => self.change(seen, Change::NoFault),
             (None, Some(at)) if at != page => self.change(seen, Change::Fault(at)),
             (None, Some(_)) => {}
-        }
-    }
-
-    /// A fault in a file or in shared memory.
-    fn file_fault(&mut self, seen: &SpaceOperation<'_>, page: u64) {
-        let memory = self.spaces.entry(seen.space).or_default();
-        let Some((start, (pages, again))) = memory.files.range(..=page).next_back() else { return };
-        if page - start < *pages && !memory.of_files.entry(*pages).or_default().add(page - start) && *again {
-            self.again_faults.push((seen.event, seen.program));
         }
     }
 

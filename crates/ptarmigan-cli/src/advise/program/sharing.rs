@@ -102,13 +102,10 @@ impl<'f> SharingLost<'f> {
 
     /// Returns the recording without the copies by children of a program.
     pub fn rewrite(&self, trace: &Trace, program: usize) -> Trace {
-        let mut edit = Edit::of(trace);
-        for (step, event) in trace.steps.iter().zip(0_u32..) {
-            if self.events.get(&event) != Some(&program) {
-                edit.keep(step);
-            }
-        }
-        edit.finish()
+        let copies = self.events.iter().filter(|(_, of)| **of == program);
+        let mut gone: Vec<u32> = copies.map(|(event, _)| *event).collect();
+        gone.sort_unstable();
+        Edit::without(trace, gone)
     }
 }
 

@@ -56,10 +56,13 @@ impl Starts {
                 _ => {}
             }
         });
+        // A program may have thousands of runs, and as many mappings that name its language.
+        let is_interpreter: Vec<bool> =
+            facts.programs.iter().map(|program| Language::of(program) != Language::C).collect();
         let mut of_program: BTreeMap<usize, Vec<(u32, u64)>> = BTreeMap::new();
         for (number, (faults, start)) in runs {
             let program = facts.program(number);
-            let start = if is_interpreter(facts, program) { start } else { faults };
+            let start = if is_interpreter[program] { start } else { faults };
             of_program.entry(program).or_default().push((number, start));
         }
         let mut found = Starts::default();
@@ -70,7 +73,7 @@ impl Starts {
             let later = runs[1..].iter().map(|(number, start)| (*number, each.min(*start)));
             let spared = later.clone().map(|(_, spared)| spared).sum();
             found.spared.extend(later);
-            let (is_interpreter, starts) = (is_interpreter(facts, program), runs.len() as u64);
+            let (is_interpreter, starts) = (is_interpreter[program], runs.len() as u64);
             found.programs.insert(program, Started { is_interpreter, starts, each, spared });
         }
         found
@@ -94,10 +97,6 @@ impl Starts {
 fn each_step<'t>(trace: &'t Trace, mut see: impl FnMut(Option<u32>, &'t PackedEvent)) {
     let mut tasks = Tasks::new(trace);
     trace.steps.iter().for_each(|step| see(tasks.step(trace, step), step));
-}
-
-fn is_interpreter(facts: &Facts, program: usize) -> bool {
-    Language::of(&facts.programs[program]) != Language::C
 }
 
 /// Returns whether a call maps code of a file.

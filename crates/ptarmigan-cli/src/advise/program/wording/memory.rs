@@ -160,7 +160,8 @@ impl Look<'_> {
                 .to_owned(),
             corrected: pack::pack(self.recorded.trace(), &packed),
             faults_as_calls: 0,
-            details: Details { programs, ..Details::default() },
+            // One arena for many threads may cost many times the CPU time that its tables save.
+            details: Details { programs, uncertain: kind == spread::ARENAS, ..Details::default() },
             seconds: None,
             seconds_of: None,
             raises_peak: false,
@@ -174,11 +175,6 @@ impl Look<'_> {
                     advice.title
                 ),
             ),
-            // One arena for many threads may cost many times the CPU time that its tables save.
-            Verdict::Advised(mut advice) if kind == spread::ARENAS => {
-                advice.details.uncertain = true;
-                Verdict::Advised(advice)
-            }
             verdict => verdict,
         })
     }
@@ -278,7 +274,7 @@ impl Look<'_> {
             return Ok(not(kind, "no program waits about once for each fault".to_owned()));
         }
         let caller = self.caller(&shares, Cause::Fault);
-        let verdict = self.weigh(Proposal {
+        self.weigh(Proposal {
             kind,
             title: format!(
                 "bring more than a page at each fault: {} wait for another thread, by {}",
@@ -298,20 +294,13 @@ impl Look<'_> {
                 .to_owned(),
             corrected: found.rewrite(self.recorded.trace()),
             faults_as_calls: 0,
-            details: Details { programs: shares, caller, ..Details::default() },
+            // As many waits as faults may be a coincidence, as of a server with a page for each
+            // request.
+            details: Details { programs: shares, caller, uncertain: true, ..Details::default() },
             seconds: None,
             seconds_of: None,
             raises_peak: true,
             tables: Tables::Open,
-        })?;
-        // As many waits as faults may be a coincidence, such as of a server with a page for each
-        // request.
-        Ok(match verdict {
-            Verdict::Advised(mut advice) => {
-                advice.details.uncertain = true;
-                Verdict::Advised(advice)
-            }
-            verdict => verdict,
         })
     }
 
