@@ -29,7 +29,8 @@
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check the work of the workers.
 //! * `passes` puts these together, and `report` prints the result.
-//! * `ranges` maps ranges of pages to values.
+//! * [`price`] prices proposals: what a change of the machine or of Linux would save.
+//! * `pages` has sets of pages, `ranges` maps ranges of pages to values.
 //! * [`model`] has the costs of flushes, [`baseline`] the figures of earlier runs.
 pub mod account;
 mod arch;
@@ -47,10 +48,12 @@ mod mapped;
 mod memory;
 pub mod model;
 mod observed;
+mod pages;
 mod passes;
 mod placed;
 mod platform;
 mod policy;
+pub mod price;
 mod ranges;
 mod report;
 mod setup;
@@ -75,15 +78,16 @@ pub use linux::{HugeFaults, SPLIT, is_found};
 pub use memory::{parse as parse_memory, parse_bytes};
 pub use observed::{
     Axis, FunctionWork, Mapping, MappingKind, MappingTracker, MappingWork, Observation, ObservedTrace,
-    PageAt, PolicyRun, RecordedProgram, SpaceMap, Work, WorkSurvey,
+    PageAt, PolicyRun, Programs, RecordedProgram, SpaceMap, Work, WorkSurvey,
 };
+pub use pages::{REGION, RegionPages};
 pub use placed::{PlacedMachine, PlacedRun, PlacedTrace};
 pub use platform::{ReplayHost, WalkingMmu};
 pub use policy::{Choice, PolicyName};
 pub use ranges::RangeMap;
 pub use report::{LevelReport, TruthReport};
 pub use setup::SoloTrace;
-pub use workers::look::{Look, When};
+pub use workers::look::{LeafTable, Look, When};
 pub use workers::machine::{EitherMachine, ReplayMmu};
 pub use workers::watch::Watch;
 

@@ -11,7 +11,7 @@ use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::machine::On;
 use ptarmigan::quicklist::Policy;
-use ptarmigan::space::{Access, Space};
+use ptarmigan::space::{Access, Done, Space};
 use ptarmigan_hosted::{Delivery, HostConfig};
 use ptarmigan_term::Failure;
 use ptarmigan_trace::{
@@ -243,7 +243,7 @@ fn copies_come_to_the_same_as_one() {
 struct Panicking<'a>(&'a AtomicUsize);
 
 impl Watch for Panicking<'_> {
-    fn served(&mut self, _: usize, _: u64, _: Access) {
+    fn served(&mut self, _: usize, _: u64, _: Access, _: Done) {
         assert!(self.0.fetch_sub(1, Ordering::Relaxed) != 1, "injected");
     }
 }

@@ -269,19 +269,29 @@ impl Trace {
     /// number: no program did them.
     pub fn opening_steps(&self) -> HashMap<u32, Opening> {
         let (mut openings, mut found) = (Openings::default(), HashMap::new());
-        for (step, number) in self.steps.iter().zip(0_u32..) {
-            let kind = match step.what {
-                PackedKind::Fault { page, flags } => Kind::Fault { page, flags },
-                PackedKind::Rare(rare) => self.rare[rare as usize],
-                PackedKind::Idle => Kind::Idle,
-            };
-            let Some(part) = openings.see(&Event { task: step.task, cpu: step.cpu, kind }) else { continue };
+        for number in 0..self.steps.len() as u32 {
+            let Some(part) = openings.see(&self.event(number)) else { continue };
             if let Opening::Process { maker: Some(_) } = part {
                 found.insert(number - 1, part);
             }
             found.insert(number, part);
         }
         found
+    }
+
+    /// Returns the event of a step.
+    ///
+    /// # Panics
+    /// If there is no such step.
+    #[inline]
+    pub fn event(&self, step: u32) -> Event {
+        let PackedEvent { task, cpu, what } = self.steps[step as usize];
+        let kind = match what {
+            PackedKind::Fault { page, flags } => Kind::Fault { page, flags },
+            PackedKind::Rare(rare) => self.rare[rare as usize],
+            PackedKind::Idle => Kind::Idle,
+        };
+        Event { task, cpu, kind }
     }
 
     /// Notes that the next event happened at `micros`.

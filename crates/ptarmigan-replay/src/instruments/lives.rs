@@ -85,9 +85,9 @@ impl<'a> Lives<'a> {
     /// Counts the entries of the leaf tables in `range` of a space, parts of which may go.
     pub fn look(&self, space: &dyn Look, range: VirtRange) {
         let mut log = self.log();
-        space.leaf_tables(range, &mut |at, entries| {
-            if let Some(life) = log.at(at) {
-                life.last = entries as u16;
+        space.leaf_tables(range, &mut |table| {
+            if let Some(life) = log.at(table.at) {
+                life.last = table.entries as u16;
                 life.most = life.most.max(life.last);
             }
         });

@@ -1,7 +1,7 @@
 //! The sanitizer as an instrument: it is asked to translate every address that was faulted in.
 use crate::workers::watch::Watch;
 use ptarmigan::format::Format;
-use ptarmigan::space::Access;
+use ptarmigan::space::{Access, Done};
 use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::Operation;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -51,7 +51,7 @@ impl<F: Format, T: MmuTraits> Watch for Watcher<'_, '_, F, T> {
         }
     }
 
-    fn served(&mut self, cpu: usize, va: u64, access: Access) {
+    fn served(&mut self, cpu: usize, va: u64, access: Access, _: Done) {
         let access = match access {
             Access::Read => ptsan::Access::READ,
             Access::Write => ptsan::Access::WRITE,

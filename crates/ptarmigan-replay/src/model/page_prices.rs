@@ -46,6 +46,10 @@ pub struct PriceSet {
     pub fork: f64,
     /// An end without memory.
     pub exit: f64,
+    /// A request to another CPU to flush its TLB, which it answers at once. `None` where the
+    /// machine has one CPU, or an older version has measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<f64>,
 }
 
 /// The first write to a page of memory that the machine may not have used before, in nanoseconds.
@@ -117,6 +121,11 @@ impl PagePrices {
             call: of(&|p| p.call),
             fork: of(&|p| p.fork),
             exit: of(&|p| p.exit),
+            request: rounds
+                .iter()
+                .map(|p| p.request)
+                .collect::<Option<Vec<f64>>>()
+                .map(|all| median(all).max(0.0)),
         };
         PagePrices { middle, new, rounds, stored: None }
     }

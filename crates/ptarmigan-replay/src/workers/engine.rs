@@ -137,7 +137,11 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
             Op::Fault { page, space, slot, flags } => self.fault(page, space, slot, flags),
             op => self.other(op),
         }?;
-        if self.watch.is_some() { self.look(&op, When::After) } else { Ok(()) }
+        if self.watch.is_none() {
+            return Ok(());
+        }
+        self.look(&op, When::Made)?;
+        self.look(&op, When::After)
     }
 
     /// Tells the observer that an operation begins, and shows it the space.
@@ -154,6 +158,9 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
     fn look(&mut self, op: &Op, when: When) -> Result<(), StepError> {
         let Some(watch) = self.watch.as_mut().filter(|watch| watch.looks(op, when)) else { return Ok(()) };
         let (space, slot) = match *op {
+            Op::Fork { child, slot, .. } if when == When::Made => (child, slot),
+            Op::Exec { next, slot, .. } if when == When::Made => (next, slot),
+            _ if when == When::Made => return Ok(()),
             Op::Fault { space, slot, .. }
             | Op::Call { space, slot, .. }
             | Op::Fork { space, slot, .. }
@@ -235,7 +242,7 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
                 self.outcome.large_pages += u64::from(done == Done::Large);
                 self.outcome.found_mapped += u64::from(done == Done::Spurious);
                 if let Some(watch) = &mut self.watch {
-                    watch.served(usize::from(cpu.0), va, access);
+                    watch.served(usize::from(cpu.0), va, access, done);
                 }
             }
             Err(FaultError::NoFrame(e)) => return Err(e.into()),

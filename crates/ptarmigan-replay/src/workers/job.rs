@@ -252,6 +252,18 @@ thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+/// Runs `f` as workers run: the message of a panic in it is not printed.
+///
+/// # Errors
+/// If there is no thread for it, or it panics.
+pub fn quietly<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    quiet_panics();
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn_scoped(scope, f);
+        thread.context("cannot start a worker")?.join().map_err(|_| Failure::new("a worker panicked"))
+    })
+}
+
 /// Keeps the message of a worker's panic for the one line that the replay ends with, instead of
 /// printing it.
 fn quiet_panics() {

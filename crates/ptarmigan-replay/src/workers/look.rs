@@ -4,14 +4,28 @@ use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::space::{Area, AreaFlags, Space};
+use std::ops::Range;
 
 /// When an observer looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Before the operation.
     Before,
+    /// At the space that a fork or an `execve` made.
+    Made,
     /// After it.
     After,
+}
+
+/// A leaf table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafTable {
+    /// The first address that it maps.
+    pub start: u64,
+    /// Its frame.
+    pub at: PhysAddr,
+    /// The pages that it maps; 0 if it was left empty.
+    pub entries: u32,
 }
 
 /// A space, as an observer sees it.
@@ -25,8 +39,11 @@ pub trait Look {
     /// Returns the binary logarithm of the bytes that a leaf table maps.
     fn leaf_shift(&self) -> u32;
 
-    /// Calls `each` with every leaf table in `range`, and the number of its entries.
-    fn leaf_tables(&self, range: VirtRange, each: &mut dyn FnMut(PhysAddr, u32));
+    /// Calls `each` with every leaf table in `range`.
+    fn leaf_tables(&self, range: VirtRange, each: &mut dyn FnMut(LeafTable));
+
+    /// Calls `each` with the pages of `range` that are mapped, as runs of page numbers, in order.
+    fn mapped(&self, range: VirtRange, each: &mut dyn FnMut(Range<u64>));
 
     /// Returns how many pages of `range` are mapped.
     fn pages(&self, range: VirtRange) -> u64;
@@ -57,11 +74,29 @@ impl<F: Format, M: Machine> Look for SpaceLook<'_, F, M> {
         F::shift(Level(1))
     }
 
-    fn leaf_tables(&self, range: VirtRange, each: &mut dyn FnMut(PhysAddr, u32)) {
+    fn leaf_tables(&self, range: VirtRange, each: &mut dyn FnMut(LeafTable)) {
         let tree = self.space.tree().on(self.on);
         debug_assert!(tree.is_ok(), "the space is of this machine");
         if let Ok(tree) = tree {
-            tree.leaf_tables(range, |_, at, entries| each(at, entries));
+            tree.leaf_tables(range, |va, at, entries| each(LeafTable { start: va.0, at, entries }));
+        }
+    }
+
+    fn mapped(&self, range: VirtRange, each: &mut dyn FnMut(Range<u64>)) {
+        let mut run = 0..0;
+        let walked = self.space.tree().walk(self.on, range, |va, _, _| {
+            let page = va.0 >> F::PAGE_SHIFT;
+            if page != run.end || run.is_empty() {
+                if !run.is_empty() {
+                    each(run.clone());
+                }
+                run.start = page;
+            }
+            run.end = page + 1;
+        });
+        debug_assert!(walked.is_ok(), "the space is of this machine");
+        if !run.is_empty() {
+            each(run);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Observers of a worker.
 use super::look::{Look, When};
 use crate::input::schedule::Op;
-use ptarmigan::space::Access;
+use ptarmigan::space::{Access, Done};
 
 /// Observes the operations of one worker.
 ///
@@ -11,20 +11,20 @@ pub trait Watch {
     /// The worker starts.
     fn starts(&mut self) {}
 
-    /// Returns whether the observer looks at the space of `op` at that moment.
+    /// Returns whether the observer looks at a space of `op` at that moment.
     fn looks(&self, _op: &Op, _when: When) -> bool {
         false
     }
 
-    /// Looks at the space of `op`: before the operation, and after it if the space is still there.
-    /// Spaces that several workers share are not shown.
+    /// Looks at the space of `op`: before the operation, at the space that it made, and after it if
+    /// the space is still there. Spaces that several workers share are not shown.
     fn look(&mut self, _op: &Op, _when: When, _space: &dyn Look) {}
 
     /// An operation that may change tables begins. [`done`](Self::done) marks its end.
     fn begins(&mut self) {}
 
     /// A fault on `cpu` has been served.
-    fn served(&mut self, _cpu: usize, _va: u64, _access: Access) {}
+    fn served(&mut self, _cpu: usize, _va: u64, _access: Access, _done: Done) {}
 
     /// The operation at index `at` of the program is done.
     fn done(&mut self, _at: usize) {}

@@ -109,8 +109,8 @@ impl Finder for EmptyTables {
                 }
             }
             (Happens::End, _) => {
-                seen.look.leaf_tables(VirtRange::up_to(1 << 47), &mut |_, entries| {
-                    self.at_end += u64::from(entries == 0);
+                seen.look.leaf_tables(VirtRange::up_to(1 << 47), &mut |table| {
+                    self.at_end += u64::from(table.entries == 0);
                 });
                 self.now -= self.empty.remove(&seen.space).map_or(0, |empty| empty.len() as u64);
             }
@@ -122,7 +122,7 @@ impl Finder for EmptyTables {
 /// Returns whether a region has a table without entries.
 fn has_empty_table(seen: &SpaceOperation<'_>, region: u64) -> bool {
     let mut empty = false;
-    seen.look.leaf_tables(region_of(region), &mut |_, entries| empty = entries == 0);
+    seen.look.leaf_tables(region_of(region), &mut |table| empty = table.entries == 0);
     empty
 }
 
@@ -156,7 +156,9 @@ impl EmptyTables {
         let (first, end) = (start.div_ceil(REGION) * REGION, end / REGION * REGION);
         if matches!(kind, Kind::Madvise { .. }) && first < end {
             let range = VirtRange::saturating_pages(first, end - first, PAGE);
-            seen.look.leaf_tables(range, &mut |_, entries| self.reclaimed += u64::from(entries > 0));
+            seen.look.leaf_tables(range, &mut |table| {
+                self.reclaimed += u64::from(table.entries > 0);
+            });
         }
     }
 

@@ -118,7 +118,7 @@ impl<'f> ForkSizes<'f> {
         });
         let pages = seen.look.private_pages().saturating_sub(kept_out);
         let mut tables = 0;
-        seen.look.leaf_tables(VirtRange::up_to(1 << 47), &mut |_, _| tables += 1);
+        seen.look.leaf_tables(VirtRange::up_to(1 << 47), &mut |_| tables += 1);
         if self.starters.contains(&seen.event) {
             let program = self.facts.program(seen.program);
             self.starting.insert(seen.event, StartingFork { pages, tables, program });

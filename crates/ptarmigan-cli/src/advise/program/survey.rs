@@ -39,8 +39,8 @@ impl Survey<'_> {
 }
 
 impl Watch for Survey<'_> {
-    fn looks(&self, _: &Op, _: When) -> bool {
-        true
+    fn looks(&self, _: &Op, when: When) -> bool {
+        when != When::Made
     }
 
     fn look(&mut self, op: &Op, when: When, look: &dyn Look) {

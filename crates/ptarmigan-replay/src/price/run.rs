@@ -1,0 +1,83 @@
+//! Replays a recording under the eyes of rows.
+use super::answer::Priced;
+use super::guard::Guarded;
+use super::row::Row;
+use super::shown::Rows;
+use super::tables::TableEffects;
+use crate::flushes::{FlushSurvey, LinuxFlushes};
+use crate::input::trace::Trace;
+use crate::model::page_prices::PriceSet;
+use crate::observed::Programs;
+use crate::platform::RecordedX86;
+use crate::setup::SoloTrace;
+use crate::workers::job::quietly;
+use ptarmigan::machine::Machine;
+use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan_hosted::Delivery;
+use ptarmigan_term::{Context, Failure};
+use std::time::Duration;
+
+/// The recording as a whole, when rows answer.
+pub struct Whole<'a> {
+    /// The recording.
+    pub trace: &'a Trace,
+    /// Prices of work.
+    pub prices: &'a PriceSet,
+    /// Its programs. [`Moment::program`](super::Moment) is an index of them.
+    pub programs: &'a Programs,
+    /// Linux's flushes; `None` if they were not recorded.
+    pub linux: Option<&'a LinuxFlushes>,
+    /// Faults.
+    pub faults: u64,
+    /// Forks that copied a space.
+    pub forks: u64,
+    /// Spaces, and the most at once.
+    pub spaces: (u64, u64),
+    /// Tables made, by level, leaf tables first.
+    pub tables: [u64; LEVELS],
+    /// The most tables at once, by level.
+    pub tables_peak: [u64; LEVELS],
+}
+
+/// Levels of tables, at the most.
+pub(super) const LEVELS: usize = 5;
+
+/// Replays a recording on the library, with `memory` bytes, and asks each row for its answer. Rows
+/// get `limit` of time each; `prices` weigh one answer against another.
+///
+/// # Errors
+/// If the machine cannot be set up, or memory runs out.
+pub fn price(
+    solo: &SoloTrace,
+    memory: u64,
+    rows: Vec<Box<dyn Row>>,
+    prices: &PriceSet,
+    limit: Duration,
+) -> Result<Vec<Priced>, Failure> {
+    let trace = solo.trace();
+    let linux = FlushSurvey::of(trace);
+    let programs = Programs::of(trace, solo.schedule());
+    let setup = solo.on(memory);
+    let fresh = setup.fresh()?;
+    let tables = TableEffects::new(fresh.host().frames());
+    let layered = Layered::new(tables, fresh.quicklists()?).context("layers")?;
+    let (tables, policy): (_, &dyn Policy) = (layered.layer(), &layered);
+    let machine = fresh.machine(policy, RecordedX86::NO_MMU, Delivery::AtOnce)?;
+    let whole = Whole {
+        trace,
+        prices,
+        programs: &programs,
+        linux: linux.as_ref(),
+        faults: 0,
+        forks: 0,
+        spaces: (1, 1),
+        tables: [0; LEVELS],
+        tables_peak: [0; LEVELS],
+    };
+    let rows = rows.into_iter().map(Guarded::new).collect();
+    let mut watch = Rows::new(rows, limit, solo.program(), tables, || machine.tlb().counts(), whole);
+    let ran = fresh.run(&machine, vec![&mut watch], Some("pricing"))?;
+    setup.check_memory(&ran.outcome)?;
+    let (rows, whole) = watch.finish();
+    quietly(|| rows.into_iter().map(|row| row.answer(&whole)).collect())
+}
