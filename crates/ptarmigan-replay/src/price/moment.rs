@@ -80,3 +80,13 @@ pub struct Moment<'a> {
     /// The space. `None` if it has ended, or there is none.
     pub view: Option<&'a dyn Look>,
 }
+
+impl Moment<'_> {
+    /// Returns how a fault was served. `None` for other events, and for faults outside all areas.
+    pub fn served(&self) -> Option<Done> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect::Served(done) => Some(*done),
+            _ => None,
+        })
+    }
+}

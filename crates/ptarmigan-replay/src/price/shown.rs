@@ -189,8 +189,9 @@ impl<'a> Rows<'a> {
             Op::Fork { child, .. } => {
                 self.whole.forks += 1;
                 self.effects.push(Effect::Forked { child });
-                let effects = &mut self.effects;
+                let (effects, entries) = (&mut self.effects, &mut self.whole.forked_entries);
                 view.leaf_tables(ALL, &mut |table| {
+                    *entries += u64::from(table.entries);
                     let start = table.start >> PAGE;
                     effects.push(Effect::TableCopied { start, entries: table.entries });
                 });

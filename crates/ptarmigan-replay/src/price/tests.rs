@@ -37,7 +37,7 @@ pub const END: Kind = Kind::Exit { last: true };
 pub fn answer(events: &[(u32, Kind)], row: impl Row + 'static) -> Result<Answer, String> {
     let prices = PriceSet { reused: 1.0, ..PriceSet::default() };
     let solo = recording(events);
-    price(&solo, 1 << 28, vec![Box::new(row)], &prices, LIMIT).unwrap().remove(0).answer
+    price(&solo, 1 << 28, vec![Box::new(row)], &prices, LIMIT).unwrap().rows.remove(0).answer
 }
 
 const ABOUT: About = About { name: "test", title: "test", reference: "none", claim: "none" };
@@ -142,7 +142,7 @@ fn a_bad_row_costs_its_own_answer_only() {
         vec![Box::new(Bad::Panics), Box::new(Bad::Sleeps), Box::new(Bad::Divides), Box::new(Log::default())];
     let limit = Duration::from_millis(20);
     let priced = price(&solo, 1 << 28, rows, &PriceSet::default(), limit).unwrap();
-    let answers: Vec<_> = priced.into_iter().map(|one| one.answer.unwrap_err()).collect();
+    let answers: Vec<_> = priced.rows.into_iter().map(|one| one.answer.unwrap_err()).collect();
     assert_eq!(answers[0], "it panicked at step 0: no");
     assert!(answers[1].starts_with("it took more than"), "{}", answers[1]);
     assert_eq!(answers[2], "its figure \"a share\" is NaN");
