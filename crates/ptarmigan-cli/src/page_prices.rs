@@ -128,13 +128,14 @@ fn request(memory: &Memory) -> io::Result<Option<f64>> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Ok(None);
     }
-    let _here = AffinityGuard::on(0)?;
     // Other work on the machine only adds to a time.
     let mut alone = f64::INFINITY;
     for _ in 0..REQUESTS {
         alone = alone.min(memory.protect_first_pages(CUT)?);
     }
+    // It takes the second CPU of those that this thread may run on, so it starts first.
     let neighbour = Neighbour::start()?;
+    let _here = AffinityGuard::on(0)?;
     if neighbour.wait().is_err() {
         return Ok(None);
     }

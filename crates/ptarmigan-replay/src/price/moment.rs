@@ -23,7 +23,14 @@ pub enum Effect {
     },
     /// A fault was served.
     Served(Done),
-    /// Pages that were not mapped are mapped now.
+    /// The fault mapped a block of several pages, as the recorded kernel did.
+    Block {
+        /// The first page.
+        start: u64,
+        /// How many.
+        pages: u64,
+    },
+    /// Pages that were not mapped are mapped now: by a fault one page, or a block.
     Mapped {
         /// The first page.
         start: u64,
