@@ -1,5 +1,6 @@
 //! Replays recordings for the tables that they make: counts and times by class of operation.
 use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
+use super::linux::Blocks;
 use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
 use super::workers::job::Job;
@@ -24,13 +25,23 @@ pub struct CountedMachine {
     pub costs: CostModel,
     /// Whether spaces have large pages where the recorded ones had.
     pub large_pages: bool,
+    /// The blocks of pages that a fault on anonymous memory maps; `None`: those of the recorded
+    /// machine.
+    pub blocks: Option<Blocks>,
 }
 
 impl CountedMachine {
     /// Returns a machine as the library sets it up by itself.
     pub fn usual(memory: u64) -> Self {
         let magazine = ListsConfig::new(1).magazine;
-        CountedMachine { memory, magazine, budget: None, costs: CostModel::LINUX, large_pages: false }
+        CountedMachine {
+            memory,
+            magazine,
+            budget: None,
+            costs: CostModel::LINUX,
+            large_pages: false,
+            blocks: None,
+        }
     }
 }
 
@@ -83,7 +94,8 @@ impl SoloTrace {
         let setup = self.on(on.memory);
         let lists = ListsConfig { magazine: on.magazine, fixed_budget: on.budget, ..setup.lists };
         let tlb = TlbConfig { costs: on.costs, ..setup.tlb };
-        let job = Job { large_pages: on.large_pages, ..setup.job };
+        let blocks = on.blocks.unwrap_or(setup.job.blocks);
+        let job = Job { large_pages: on.large_pages, blocks, ..setup.job };
         let setup = Setup { job, lists, tlb, ..setup };
         let fresh = setup.fresh()?;
         let tables = TableCounts::new(fresh.host().frames(), on.large_pages);

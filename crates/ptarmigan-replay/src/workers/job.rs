@@ -8,7 +8,7 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watches;
 use crate::input::schedule::{Program, Schedule};
 use crate::input::trace::Trace;
-use crate::linux::begin;
+use crate::linux::{Blocks, begin};
 use ptarmigan::format::Format;
 use ptarmigan::machine::On;
 use ptarmigan::space::Space;
@@ -36,6 +36,8 @@ pub struct Job<'a> {
     pub idle_zero: u32,
     /// Whether spaces have large pages where the recorded ones had.
     pub large_pages: bool,
+    /// The blocks of pages that a fault on anonymous memory maps.
+    pub blocks: Blocks,
 }
 
 /// The time that a job took.
@@ -64,9 +66,18 @@ struct WorkerResult {
 }
 
 impl<'a> Job<'a> {
-    /// Makes the job of one copy, which ends when memory runs out.
+    /// Makes the job of one copy, which ends when memory runs out. It maps blocks as the recorded
+    /// machine did.
     pub fn new(trace: &'a Trace, schedule: &'a Schedule) -> Self {
-        Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0, large_pages: false }
+        Job {
+            trace,
+            schedule,
+            copies: 1,
+            keep_going: false,
+            idle_zero: 0,
+            large_pages: false,
+            blocks: trace.blocks,
+        }
     }
 
     /// Returns the number of logical CPUs.
@@ -201,6 +212,7 @@ impl<'a> Job<'a> {
                         keep_going: self.keep_going,
                         idle_zero: self.idle_zero,
                         large_pages: self.large_pages,
+                        blocks: self.blocks,
                         watch,
                         outcome: Outcome::default(),
                     };

@@ -5,5 +5,5 @@ use super::row::Row;
 
 /// Returns all rows.
 pub fn all() -> Vec<Box<dyn Row>> {
-    vec![Box::new(blocks::Blocks::default())]
+    vec![Box::new(blocks::BlockSizes::default())]
 }
