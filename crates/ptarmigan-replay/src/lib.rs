@@ -74,7 +74,7 @@ pub use input::trace::{PackedEvent, PackedKind, Timing, Trace};
 pub use instruments::classes::OpClass;
 pub use instruments::lives::Life;
 pub use instruments::measured::LevelTimes;
-pub use linux::{HugeFaults, SPLIT, is_found};
+pub use linux::{Blocks, HugeFaults, SPLIT, is_found};
 pub use memory::{parse as parse_memory, parse_bytes};
 pub use observed::{
     Axis, FunctionWork, Mapping, MappingKind, MappingTracker, MappingWork, Observation, ObservedTrace,

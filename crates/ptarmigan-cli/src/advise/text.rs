@@ -109,6 +109,7 @@ fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
     let to = match advice.to {
         To::Program => "program",
         To::Kernel => "kernel",
+        To::Machine => "machine",
     };
     // Advice that may be a loss is behind all other and has no place among it.
     let place = if advice.details.uncertain { "May help or harm.".to_owned() } else { format!("{number}.") };

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// A row, and whether it still takes part.
-pub struct Guarded {
-    row: Box<dyn Row>,
+pub struct Guarded<'r> {
+    row: Box<dyn Row + 'r>,
     used: Duration,
     failed: Option<String>,
 }
@@ -22,14 +22,14 @@ pub enum Show {
     After,
 }
 
-impl Guarded {
+impl<'r> Guarded<'r> {
     /// Takes a row in.
-    pub fn new(row: Box<dyn Row>) -> Self {
+    pub fn new(row: Box<dyn Row + 'r>) -> Self {
         Guarded { row, used: Duration::ZERO, failed: None }
     }
 
     /// Shows a moment to all rows, each with `limit` of time in all.
-    pub fn show(rows: &mut [Guarded], moment: &Moment<'_>, when: Show, limit: Duration) {
+    pub fn show(rows: &mut [Self], moment: &Moment<'_>, when: Show, limit: Duration) {
         let mut began = Instant::now();
         for one in rows.iter_mut().filter(|one| one.failed.is_none()) {
             let row = &mut one.row;
@@ -50,7 +50,7 @@ impl Guarded {
     }
 
     /// Asks for the answer.
-    pub fn answer(mut self, whole: &Whole<'_>) -> (Box<dyn Row>, Priced) {
+    pub fn answer(mut self, whole: &Whole<'_>) -> (Box<dyn Row + 'r>, Priced) {
         let about = self.row.about();
         let answer = match self.failed.take() {
             Some(why) => Err(why),

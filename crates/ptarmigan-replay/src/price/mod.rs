@@ -34,5 +34,5 @@ pub use kernel::KernelTime;
 pub use moment::{Effect, Moment};
 pub use page_sets::PageSets;
 pub use row::{About, Row};
-pub use rows::{all, blocks::BlockSize};
-pub use run::{Pricing, Whole, price};
+pub use rows::{all, blocks::BlockSizes};
+pub use run::{Pricing, Whole, price, price_under};
