@@ -570,7 +570,8 @@ events! {
             call: FailedCall = Variant, "the call's fields";
         } -> [call: Event, errno]
 
-        /// A fact about the recorded machine that is not replayed. Not in traces of formats 1 and 2.
+        /// A fact about the recorded machine, which is not replayed. Not in traces of formats 1 and
+        /// 2.
         Note = 0x0e0d..=0x0e14 "note" (
             /// The fact.
             note: Note = Variant, "the note's fields";

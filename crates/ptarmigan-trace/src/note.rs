@@ -239,9 +239,9 @@ impl Note {
         self.row().0
     }
 
-    /// Returns the note without names of files, functions and programs, for a trace that is given to
-    /// others. `None` if nothing else is in it. A setting stays as it is: write its texts to the new
-    /// trace by [`Writer::setting`](crate::Writer::setting).
+    /// Returns the note without names of files, functions and programs, for a trace that is given
+    /// to others. `None` if nothing else is in it. A setting stays as it is: write its texts to the
+    /// new trace by [`Writer::setting`](crate::Writer::setting).
     #[must_use]
     pub fn without_symbols(self) -> Option<Self> {
         match self {

@@ -1,5 +1,6 @@
 //! Prints the contents of a trace as text.
 use super::count::Inspection;
+use super::machine;
 use ptarmigan_replay::account::Times;
 use ptarmigan_replay::flushes::LinuxFlushes;
 use ptarmigan_term::words::{several, several_were};
@@ -89,6 +90,9 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     t.add("name", &r.name);
     let cpus = n(r.cpus.into(), "CPU");
     t.add("recorded", &format!("with {} on {}, {cpus}, pages of {}", r.method, r.arch, Bytes(r.page_bytes)));
+    if let Some(machine) = machine::line(&r.settings) {
+        t.add("machine", &machine);
+    }
     for (i, what) in r.unseen.iter().enumerate() {
         t.add(if i == 0 { "not seen" } else { "" }, what);
     }
@@ -108,6 +112,9 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     if let Some(part) = r.programs.part() {
         t.add("programs", &format!("{part} recorded; the others ended or changed before they were read,"));
         t.add("", "ran under another tracer or have 32 bits");
+        if let Some(named) = machine::named(&r.unread) {
+            t.add("", &named);
+        }
     }
     let f = &r.faults;
     let (user, kernel) = (Count(f.user), Count(f.kernel));

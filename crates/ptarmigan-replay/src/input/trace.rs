@@ -9,7 +9,7 @@ use ptarmigan_term::bar;
 use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::{
     CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Opening, Openings,
-    Reader, Symbols, Unseen,
+    Reader, Settings, Symbols, Unseen,
 };
 use std::io::BufRead;
 use std::path::Path;
@@ -100,6 +100,8 @@ pub struct Trace {
     pub lost: u64,
     /// Number of programs that ran and were not recorded.
     pub unrecorded: u32,
+    /// The settings of the recorded machine. Empty in traces of formats 1 to 3.
+    pub settings: Settings,
     /// The events to replay, in order.
     pub steps: Vec<PackedEvent>,
     /// The events other than faults.
@@ -218,6 +220,7 @@ impl Trace {
             faults: 0,
             lost: 0,
             unrecorded: 0,
+            settings: Settings::default(),
             steps: Vec::new(),
             rare: Vec::new(),
             access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
@@ -256,6 +259,7 @@ impl Trace {
         trace.locks = trace.rare.iter().any(locks);
         trace.huge_only = trace.rare.iter().any(maps_huge_only);
         trace.symbols = reader.symbols().clone();
+        trace.settings = reader.settings().clone();
         (trace.lost, trace.unrecorded) = reader.summary().map_or((0, 0), |s| (s.lost, s.unrecorded));
         Ok(trace)
     }
@@ -306,6 +310,8 @@ impl Trace {
                 self.timings.push(Timing { step: self.steps.len() as u32, task, note });
                 return;
             }
+            // Facts about the whole recording.
+            Kind::Note(Note::Setting { .. } | Note::Unread { .. }) => return,
             // Linux's flushes are compared, not replayed.
             Kind::TlbFlush { pages, reason } => {
                 self.flush_marks.push(LinuxFlush { step: self.steps.len() as u32, task, pages, reason });
