@@ -70,9 +70,9 @@ impl Lines {
     /// Adds cells, as many on a line as fit.
     fn cells(&mut self, cells: &[String]) {
         let room = self.width.saturating_sub(if self.width >= BESIDE { VALUES } else { 2 });
-        let widest = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(21);
+        let widest = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(20);
         for row in cells.chunks(((room + 1) / (widest + 1)).clamp(1, 3)) {
-            self.add("", &row.iter().map(|cell| format!("{cell:<widest$}")).collect::<String>());
+            self.add("", &row.iter().map(|cell| format!("{cell:<widest$} ")).collect::<String>());
         }
     }
 }
@@ -256,5 +256,7 @@ mod tests {
         let cells = ["brk 1", "fault 2", "mmap 3", "truth 4"].map(str::to_owned);
         let rows = |width| lines(width, |t| t.cells(&cells)).lines().count();
         assert_eq!([80, 60, 40, 20].map(rows), [2, 2, 4, 4]);
+        let wide = ["fault       1,040,444", "idle        1"].map(str::to_owned);
+        assert!(lines(80, |t| t.cells(&wide)).contains("1,040,444 idle"), "a full cell ends, too");
     }
 }
