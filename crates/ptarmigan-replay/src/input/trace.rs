@@ -333,7 +333,24 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ptarmigan_trace::Locking;
+    use ptarmigan_trace::{Locking, Method, UnreadReason, Writer};
+
+    #[test]
+    fn settings_and_unread_programs_are_no_steps() {
+        let header = Header::new("settings", 1, Method::Synthetic);
+        let mut writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
+        writer.setting("enabled", "always").expect("a good setting");
+        writer.setting("hugepages-64kB/enabled", "inherit").expect("a good setting");
+        let unread = Note::Unread { name: None, why: UnreadReason::Ended };
+        for kind in [Kind::Exec { stack_end: 9, arg_pages: 1 }, Kind::Note(unread), Kind::Exit { last: true }]
+        {
+            writer.event(&Event { task: 0, cpu: 0, kind }).expect("a good event");
+        }
+        let (bytes, _) = writer.finish(0).expect("memory takes everything");
+        let trace = Trace::from_bytes(&bytes, "made").expect("a trace");
+        assert_eq!((trace.steps.len(), trace.events), (2, 5));
+        assert_eq!(trace.settings.block_sizes().always, [64]);
+    }
 
     #[test]
     fn calls_failing_half_way_advise_and_lock_before_they_fail() {
