@@ -4,6 +4,7 @@ mod describing;
 mod exec;
 mod exited;
 mod looks;
+mod missed;
 mod objects;
 mod queue;
 mod reading;

@@ -1,11 +1,9 @@
 //! Processes of whose address spaces nothing is known until they are read, and what happens to them
 //! meanwhile ([`reading`](super::reading)).
-use super::state::TraceBuilder;
 use crate::linux::raw::{CLONE_THREAD, CLONE_VM, MmCall, Raw, RawKind};
 use crate::linux::state::SpaceState;
-use ptarmigan_trace::{Kind, Name, Note, UnreadReason, WriteError};
+use ptarmigan_trace::UnreadReason;
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
 
 /// A system call in progress. It takes effect once it is locked.
 #[derive(Clone, Copy, Debug)]
@@ -290,19 +288,5 @@ impl Unread {
             Some(_) => UnreadReason::Changed,
             None => UnreadReason::RecordingEnded,
         }
-    }
-}
-
-impl<W: Write> TraceBuilder<'_, W> {
-    /// Notes a program that is not in the recording. `number` is that of its task in the trace.
-    pub(super) fn note_unread(
-        &mut self,
-        number: Option<u32>,
-        name: &str,
-        why: UnreadReason,
-    ) -> Result<(), WriteError> {
-        let name = Some(Name::new(name)).filter(|name| !name.as_str().is_empty());
-        let name = name.and_then(|name| self.queue.text(name.as_str()));
-        self.push(number.unwrap_or(0), 0, Kind::Note(Note::Unread { name, why }))
     }
 }
