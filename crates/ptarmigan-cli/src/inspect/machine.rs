@@ -1,6 +1,6 @@
 //! Describes the recorded machine by its settings, and names programs that are not in a recording.
-use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count};
 use ptarmigan_trace::{Settings, UnreadReason};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -48,11 +48,11 @@ pub(super) fn line(settings: &Settings) -> Option<String> {
     let huge = huge_size(settings);
     let sizes = settings.block_sizes();
     for (sizes, how) in [(&sizes.always, "always"), (&sizes.advised, "where asked for")] {
-        let sizes: Vec<String> =
-            sizes.iter().filter(|size| **size != huge).map(|size| Count(*size).to_string()).collect();
+        let sizes = sizes.iter().filter(|size| **size != huge);
+        let sizes: Vec<String> = sizes.map(|kib| Bytes(kib.saturating_mul(1 << 10)).to_string()).collect();
         if let Some((last, others)) = sizes.split_last() {
             let others = if others.is_empty() { String::new() } else { others.join(", ") + " and " };
-            parts.push(format!("{others}{last} KiB blocks {how}"));
+            parts.push(format!("{others}{last} blocks {how}"));
         }
     }
     // A kernel without sizes has one setting, which holds for its huge pages.
@@ -107,7 +107,7 @@ mod tests {
             ("hugepages-1024kB/enabled", "never"),
             ("hugepages-2048kB/enabled", "inherit"),
         ];
-        let expected = "2 CPUs, Linux 6.12.3, 16 and 64 KiB blocks always, 32 KiB blocks where asked for, \
+        let expected = "2 CPUs, Linux 6.12.3, 16 KiB and 64 KiB blocks always, 32 KiB blocks where asked for, \
                         huge pages where asked for";
         assert_eq!(line(&settings(&machine)).as_deref(), Some(expected));
         let old = [("kernel", "6.1"), ("enabled", "always")];

