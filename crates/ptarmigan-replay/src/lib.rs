@@ -23,6 +23,7 @@
 //! * `high` is high memory, if the machine has any. `mapped` replays for the frames that are mapped
 //!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * [`account`] sums up the times that a recording has.
+//! * `own_policy` replays on a policy from outside the crate.
 //! * `observed` replays once and writes down the lives of tables, for reports. [`flushes`]
 //!   counts flushes by cause, Linux's and the library's; `causes` names causes, and `starts`
 //!   programs.
@@ -47,6 +48,7 @@ mod mapped;
 mod memory;
 pub mod model;
 mod observed;
+mod own_policy;
 mod passes;
 mod placed;
 mod platform;
@@ -69,6 +71,7 @@ pub use input::relayout::Tasks;
 pub use input::schedule::{Op, Program};
 pub use input::trace::{PackedEvent, PackedKind, Timing, Trace};
 pub use instruments::classes::OpClass;
+pub use instruments::levels::Levels;
 pub use instruments::lives::Life;
 pub use instruments::measured::LevelTimes;
 pub use linux::{HugeFaults, SPLIT, is_found};
@@ -77,6 +80,7 @@ pub use observed::{
     Axis, FunctionWork, Mapping, MappingKind, MappingTracker, MappingWork, Observation, ObservedTrace,
     PageAt, PolicyRun, RecordedProgram, SpaceMap, Work, WorkSurvey,
 };
+pub use own_policy::{OwnLevel, Page, PolicyOptions, PolicyResult, TablePolicy, run_with};
 pub use placed::{PlacedMachine, PlacedRun, PlacedTrace};
 pub use platform::{ReplayHost, WalkingMmu};
 pub use policy::{Choice, PolicyName};
