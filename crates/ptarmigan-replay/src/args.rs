@@ -3,6 +3,7 @@ use super::arch::MachineName;
 use super::high::HighArgs;
 use super::memory;
 use super::policy::{Choice, PolicyName, parse_trim};
+use super::table_events::TableFormat;
 use crate::baseline::BaselineArgs;
 use crate::model;
 use ptarmigan::params::Params;
@@ -12,6 +13,34 @@ use ptarmigan_linux::Trim;
 use ptarmigan_term::Failure;
 use ptsan::HashLayout;
 use std::path::PathBuf;
+
+/// Options of replays on policies, which `--tables` does not take.
+const OF_POLICIES: [&str; 24] = [
+    "policy",
+    "historic_lists",
+    "historic_trim",
+    "nodes",
+    "arch",
+    "hash_size",
+    "hash_layout",
+    "sanitize",
+    "seed",
+    "seeds",
+    "touch_data",
+    "idle_zero",
+    "counters",
+    "keep_going",
+    "params",
+    "model",
+    "low",
+    "kmap",
+    "asids",
+    "park",
+    "cpus",
+    "copies",
+    "save",
+    "compare",
+];
 
 /// Replay recorded programs on the library, policy against policy.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -93,6 +122,10 @@ pub struct ReplayArgs {
     /// The contents of `model`, once it is loaded.
     #[arg(skip)]
     pub(super) costs: Option<CostModel>,
+    /// Print the tables that the trace makes and frees on x86-64, one line an event, instead of
+    /// replaying on policies. A program of yours can try a policy on them.
+    #[arg(help_heading = "Output", long, value_enum, value_name = "FORMAT", conflicts_with = "json", conflicts_with_all = OF_POLICIES)]
+    pub(super) tables: Option<TableFormat>,
     #[command(flatten)]
     pub(super) high: HighArgs,
     #[command(flatten)]

@@ -24,6 +24,7 @@
 //!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * [`account`] sums up the times that a recording has.
 //! * `own_policy` replays on a policy from outside the crate.
+//! * `table_events` prints the events of tables.
 //! * `observed` replays once and writes down the lives of tables, for reports. [`flushes`]
 //!   counts flushes by cause, Linux's and the library's; `causes` names causes, and `starts`
 //!   programs.
@@ -57,6 +58,7 @@ mod ranges;
 mod report;
 mod setup;
 mod starts;
+mod table_events;
 #[cfg(test)]
 mod tests;
 mod workers;
@@ -87,6 +89,7 @@ pub use policy::{Choice, PolicyName};
 pub use ranges::RangeMap;
 pub use report::{LevelReport, TruthReport};
 pub use setup::SoloTrace;
+pub use table_events::{TableFormat, write_table_events};
 pub use workers::look::{Look, When};
 pub use workers::machine::{EitherMachine, ReplayMmu};
 pub use workers::watch::Watch;
@@ -124,6 +127,9 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
 /// areas do not fit, memory runs out, a policy that is not historic has a finding of the sanitizer,
 /// or a frame or an entry of the hash table is lost.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    if let Some(TableFormat::Csv) = args.tables {
+        return table_events::run(args).map(|()| ExitCode::SUCCESS);
+    }
     let args = &args.with_costs()?;
     memory::check(args.memory, args.nodes)?;
     let baseline = BaselineRun::begin(&args.baseline, "replay")?;

@@ -265,6 +265,13 @@ impl Trace {
         self.account.coverage(self.header.unseen, self.unrecorded)
     }
 
+    /// Returns the number of a step among all events of the file, from 0.
+    pub fn event_number(&self, step: u32) -> u64 {
+        let flushes = self.flush_marks.partition_point(|flush| flush.step <= step);
+        let timings = self.timings.partition_point(|timing| timing.step <= step);
+        u64::from(step) + (flushes + timings) as u64
+    }
+
     /// Returns the steps that give the state of processes which ran before the recording, by their
     /// number: no program did them.
     pub fn opening_steps(&self) -> HashMap<u32, Opening> {
