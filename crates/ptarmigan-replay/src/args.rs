@@ -3,7 +3,6 @@ use super::arch::MachineName;
 use super::high::HighArgs;
 use super::memory;
 use super::policy::{Choice, PolicyName, parse_trim};
-use super::table_events::TableFormat;
 use crate::baseline::BaselineArgs;
 use crate::model;
 use ptarmigan::params::Params;
@@ -203,6 +202,13 @@ impl ReplayArgs {
     pub(super) fn lists(&self, cpus: usize) -> ListsConfig {
         ListsConfig::new(cpus).with_params(&self.params.unwrap_or_default())
     }
+}
+
+/// A form of the events of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TableFormat {
+    /// Columns event, task, cpu, level (0: leaf tables), call (alloc or free), page (its number)
+    Csv,
 }
 
 fn parse_params(text: &str) -> Result<Params, String> {

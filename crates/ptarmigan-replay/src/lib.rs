@@ -64,7 +64,7 @@ mod tests;
 mod workers;
 
 pub use arch::{MachineName, PerFormat};
-pub use args::{ReplayArgs, Spread};
+pub use args::{ReplayArgs, Spread, TableFormat};
 pub use causes::Cause;
 pub use counted::{CountedMachine, CountedRun, LargeCounts};
 pub use flushes::Flushes;
@@ -89,7 +89,7 @@ pub use policy::{Choice, PolicyName};
 pub use ranges::RangeMap;
 pub use report::{LevelReport, TruthReport};
 pub use setup::SoloTrace;
-pub use table_events::{TableFormat, write_table_events};
+pub use table_events::write_table_events;
 pub use workers::look::{Look, When};
 pub use workers::machine::{EitherMachine, ReplayMmu};
 pub use workers::watch::Watch;

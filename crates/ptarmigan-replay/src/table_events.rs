@@ -6,11 +6,9 @@
 use super::args::ReplayArgs;
 use super::causes::START;
 use super::input::trace::Trace;
-use super::memory;
 use super::own_policy::PolicyOptions;
 use super::platform::RecordedX86;
-use super::setup::{Setup, SoloTrace};
-use super::workers::job::Job;
+use super::setup::SoloTrace;
 use super::workers::watch::Watch;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
@@ -22,13 +20,6 @@ use ptarmigan_term::{Context, Failure, print};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A form of the events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum TableFormat {
-    /// Columns event, task, cpu, level (0: leaf tables), call (alloc or free), page (its number)
-    Csv,
-}
 
 /// The first line.
 const HEAD: &str = "event,task,cpu,level,call,page\n";
@@ -68,11 +59,8 @@ pub fn write_table_events(
     options: &PolicyOptions,
     write: &mut (dyn FnMut(&str) -> Result<(), Failure> + Send),
 ) -> Result<(), Failure> {
-    memory::check_range(options.memory).context("memory")?;
-    memory::check(options.memory, 1)?;
     let solo = SoloTrace::new(trace);
-    let setup = solo.on(options.memory);
-    let setup = Setup { job: Job { large_pages: options.large_pages, ..setup.job }, ..setup };
+    let setup = options.setup(&solo)?;
     let fresh = setup.fresh()?;
     let plain = fresh.host().plain_of(fresh.source()).context("policy")?;
     let layered = Layered::new(TableEvents::new(fresh.host().frames(), &solo, write), plain);

@@ -1,6 +1,7 @@
 //! `replay --tables csv`: the events of tables, by which a program without the library comes to the
 //! same hits as a policy of the replay.
 use crate::program::{crate_file, fed, program, ptarmigan, reader_goes_away, shipped};
+use ptarmigan_term::Count;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -68,6 +69,13 @@ fn the_example_counts_the_hits_that_the_events_give() {
         assert!(hits > 0 && hits < tables, "{name}: {hits} of {tables}");
         let line = my_policy::line(Path::new(name)).expect("a replay");
         assert!(line.contains(&format!(": {hits} hits, {tables} tables, at most ")), "{name}: {line}");
+        if name == "rustc" {
+            let page = std::fs::read_to_string(crate_file("../../book/src/researchers.md")).expect("a page");
+            assert!(
+                page.contains(&Count(hits as u64).to_string()),
+                "the page has another number than {hits}"
+            );
+        }
     }
     assert!(my_policy::line(Path::new("no-such-file")).is_err_and(|e| e.message().contains("No such file")));
 }

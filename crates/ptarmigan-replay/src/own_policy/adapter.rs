@@ -1,10 +1,21 @@
 //! Makes a policy of the library from a policy of one's own.
 //!
-//! The policy inside decides, and holds tokens. The pages stay here, so its mistakes cost an error
-//! and no page: a panic, a page of another replay, or a leaf table where a root is asked for end
-//! the replay. From then on it is not called again, and its pages go back to the allocator.
-use super::TablePolicy;
+//! ```text
+//!  tree ── alloc ──> OwnPolicy ── alloc ──> TablePolicy
+//!       <─ Clean ──      │      <─ Page ───  (or None: `Source::make`)
+//!                    KeptPages: Page ──> Clean
+//!  flush ─ Clean ─>      │      ── free, Page ──> TablePolicy
+//!                 `Source::unmake` <─ Page ───  (or None: it keeps the page)
+//! ```
+//!
+//! # Why
+//!
+//! The policy inside decides, and holds tokens. The pages stay here, so that its mistakes cost an
+//! error and no page. Three mistakes end the replay: a panic, a page of another replay, and a leaf
+//! table where a root is asked for. From then on the policy is not called again, requests are
+//! refused, and its pages go back to the allocator.
 use super::page::{KeptPages, Page};
+use super::table_policy::TablePolicy;
 use crate::workers::panics::caught;
 use ptarmigan::cpu::{MachineId, NodeId};
 use ptarmigan::frames::{AllocFlags, NoFrame};

@@ -8,10 +8,12 @@
 //! kept for how long, and cannot break a tree.
 mod adapter;
 mod page;
+mod table_policy;
 #[cfg(test)]
 mod tests;
 
 pub use page::Page;
+pub use table_policy::TablePolicy;
 
 use crate::input::trace::Trace;
 use crate::instruments::classes::TableCounts;
@@ -28,59 +30,7 @@ use ptarmigan_hosted::Delivery;
 use ptarmigan_term::{Context, Failure};
 use serde::Serialize;
 
-/// Decides which table pages are kept, and for which tables.
-///
-/// Levels count from 0, the leaf tables; CPUs are the recorded ones. Calls come one after the
-/// other, from one thread or another. A panic ends the replay with an error.
-///
-/// # Example
-///
-/// ```
-/// use ptarmigan_replay::{Page, PolicyOptions, TablePolicy, Trace, run_with};
-///
-/// /// Keeps up to 100 pages for all CPUs.
-/// #[derive(Default)]
-/// struct Hundred(Vec<Page>);
-///
-/// impl TablePolicy for Hundred {
-///     fn name(&self) -> &str {
-///         "hundred"
-///     }
-///
-///     fn alloc(&mut self, level: u8, _cpu: usize) -> Option<Page> {
-///         let found = self.0.iter().rposition(|page| page.serves(level))?;
-///         Some(self.0.remove(found))
-///     }
-///
-///     fn free(&mut self, page: Page, _level: u8, _cpu: usize) -> Option<Page> {
-///         if self.0.len() == 100 {
-///             return Some(page);
-///         }
-///         self.0.push(page);
-///         None
-///     }
-/// }
-///
-/// let trace = Trace::open("fixture".as_ref()).expect("a shipped recording");
-/// let options = PolicyOptions { memory: 256 << 20, ..PolicyOptions::default() };
-/// let result = run_with(trace, Box::new(Hundred::default()), &options).expect("a replay");
-/// assert!(result.hits() > 0 && result.peak_kept <= 100);
-/// ```
-pub trait TablePolicy: Send {
-    /// Returns the name, for messages and results.
-    fn name(&self) -> &str;
-
-    /// A table of `level` is made on `cpu`. Returns a kept page that [serves](Page::serves) the
-    /// level, or `None`: the table gets a new page from the allocator, which clears it.
-    fn alloc(&mut self, level: u8, cpu: usize) -> Option<Page>;
-
-    /// A table of `level` has gone, and no TLB knows it any more: `page` was its page, clean again.
-    /// Keeps the page and returns `None`, or returns it, or another page that it kept: that one
-    /// goes back to the allocator. So do pages that are dropped, and at the end of the replay all.
-    fn free(&mut self, page: Page, level: u8, cpu: usize) -> Option<Page>;
-}
-
-/// The machine of [`run_with`].
+/// The machine of [`run_with`], and of [`write_table_events`](crate::write_table_events).
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyOptions {
     /// Bytes of memory, 1 MiB to 8 TiB. The records of frames take 1/256 of it on the host.
@@ -93,6 +43,19 @@ impl Default for PolicyOptions {
     /// Returns 4 GiB, without large pages.
     fn default() -> Self {
         PolicyOptions { memory: 4 << 30, large_pages: false }
+    }
+}
+
+impl PolicyOptions {
+    /// Describes the replay of a recording.
+    ///
+    /// # Errors
+    /// If no machine, or not this host, has so much memory.
+    pub(super) fn setup<'a>(&self, solo: &'a SoloTrace) -> Result<Setup<'a, RecordedX86>, Failure> {
+        memory::check_range(self.memory).context("memory")?;
+        memory::check(self.memory, 1)?;
+        let setup = solo.on(self.memory);
+        Ok(Setup { job: Job { large_pages: self.large_pages, ..setup.job }, ..setup })
     }
 }
 
@@ -165,12 +128,9 @@ pub fn run_with(
     policy: Box<dyn TablePolicy>,
     options: &PolicyOptions,
 ) -> Result<PolicyResult, Failure> {
-    memory::check_range(options.memory).context("memory")?;
-    memory::check(options.memory, 1)?;
     let name = caught(|| policy.name().to_owned()).context("policy: name panicked")?;
     let solo = SoloTrace::new(trace);
-    let setup = solo.on(options.memory);
-    let setup = Setup { job: Job { large_pages: options.large_pages, ..setup.job }, ..setup };
+    let setup = options.setup(&solo)?;
     let fresh = setup.fresh()?;
     let own = OwnPolicy::new(fresh.source(), setup.job.cpus(), policy);
     let tables = TableCounts::new(fresh.host().frames(), false);
