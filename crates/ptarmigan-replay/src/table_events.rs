@@ -186,3 +186,23 @@ impl Watch for TableWatch<'_, '_> {
         self.0.now.store(at as u32 + 1, Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_fails_ends_the_replay_with_its_own_error() {
+        let trace = Trace::open("rustc".as_ref()).expect("a shipped recording");
+        let (mut pieces, mut rest) = (0, String::new());
+        let mut write = |text: &str| {
+            pieces += 1;
+            rest = text.to_owned();
+            if pieces == 2 { Err(Failure::new("the disk is full")) } else { Ok(()) }
+        };
+        let failure =
+            write_table_events(trace, &PolicyOptions::default(), &mut write).expect_err("a failure");
+        assert_eq!((failure.message(), pieces), ("the disk is full", 2));
+        assert!(rest.ends_with('\n') && rest.len() < PIECE + 100, "pieces end with a line");
+    }
+}

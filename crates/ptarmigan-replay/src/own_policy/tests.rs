@@ -1,7 +1,12 @@
 //! A policy of one's own cannot lose, double or misuse a page, and its failures are one line.
 use super::*;
 use crate::counted::CountedMachine;
+use crate::instruments::sanitize::Sanitized;
+use crate::platform::{Platform, WalkingMmu};
+use crate::workers::watch::watches;
 use ptarmigan_bench::clock::Clock;
+use ptarmigan_ptsan::Watchable;
+use ptsan::{Adversary, Config};
 use std::sync::{Arc, Mutex};
 
 const MEMORY: u64 = 256 << 20;
@@ -190,4 +195,39 @@ fn memory_that_is_too_small_is_an_error() {
     assert_eq!(replay(0), "memory: out of range: 1M to 8T");
     let line = replay(1 << 20);
     assert!(line.contains("got no memory at event ") && !line.contains("policy"), "{line}");
+}
+
+#[test]
+fn the_sanitizer_finds_no_page_that_comes_back_too_early() {
+    let solo = SoloTrace::new(fixture());
+    let setup = solo.on(MEMORY);
+    let fresh = setup.fresh().expect("a host");
+    let config = Config {
+        cpus: setup.job.cpus(),
+        eager_walkers: true,
+        adversary: Some(Adversary { seed: 1, rate: 60 }),
+        ..Config::new(X86_64::arch())
+    };
+    let sanitized = Sanitized::new(setup.platform.sanitizer(fresh.host(), config).expect("a sanitizer"));
+    let mut watchers = [sanitized.watcher(false)];
+    let soft = sanitized.mmu();
+    {
+        let own = OwnPolicy::new(
+            fresh.source(),
+            setup.job.cpus(),
+            Box::new(Made(Vec::new(), first_that_serves, keep)),
+        );
+        let layered = Layered::new(soft, &own).expect("layers");
+        let mmu = WalkingMmu::new(Some(soft));
+        let machine = fresh.machine(&layered as &dyn Policy, mmu, Delivery::Adverse(1)).expect("a machine");
+        fresh.run(&machine, watches(&mut watchers), None).expect("a replay");
+        let counts = own.finish().unwrap_or_else(|why| panic!("{why}")).counts;
+        assert!(counts.levels.iter().any(|level| level.allocs > level.misses), "there are hits");
+    }
+    setup.platform.ended(soft);
+    let found = soft.with(|sanitizer, _| {
+        sanitizer.finish();
+        sanitizer.findings().iter().map(ToString::to_string).collect::<Vec<_>>()
+    });
+    assert_eq!((found, sanitized.unserved()), (Vec::new(), 0));
 }
