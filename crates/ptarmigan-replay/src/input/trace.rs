@@ -263,6 +263,8 @@ impl Trace {
         trace.huge_only = trace.rare.iter().any(maps_huge_only);
         trace.symbols = reader.symbols().clone();
         trace.settings = reader.settings().clone();
+        let sizes = trace.settings.block_sizes();
+        trace.blocks = Blocks::new(&sizes.always, &sizes.advised);
         (trace.lost, trace.unrecorded) = reader.summary().map_or((0, 0), |s| (s.lost, s.unrecorded));
         Ok(trace)
     }
@@ -270,6 +272,13 @@ impl Trace {
     /// Returns how many of the programs that ran are in the recording.
     pub fn coverage(&self) -> Programs {
         self.account.coverage(self.header.unseen, self.unrecorded)
+    }
+
+    /// Returns the number of a step among all events of the file, from 0.
+    pub fn event_number(&self, step: u32) -> u64 {
+        let flushes = self.flush_marks.partition_point(|flush| flush.step <= step);
+        let timings = self.timings.partition_point(|timing| timing.step <= step);
+        u64::from(step) + (flushes + timings) as u64
     }
 
     /// Returns the steps that give the state of processes which ran before the recording, by their

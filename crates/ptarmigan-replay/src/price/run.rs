@@ -12,7 +12,6 @@ use crate::model::page_prices::PriceSet;
 use crate::observed::Programs;
 use crate::platform::RecordedX86;
 use crate::setup::SoloTrace;
-use crate::workers::job::quietly;
 use crate::workers::watch::{Both, Watch};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy};
@@ -146,7 +145,6 @@ pub fn price_under<'r>(
     let (rows, whole) = watch.finish();
     let kernel = KernelTime::of(&whole);
     let Whole { faults, forks, spaces, .. } = whole;
-    let answered = || rows.into_iter().map(|row| row.answer(&whole)).collect::<Vec<_>>();
-    let rows = quietly(answered)?;
+    let rows = rows.into_iter().map(|row| row.answer(&whole)).collect();
     Ok((rows, Pricing { rows: Vec::new(), kernel, faults, forks, spaces: spaces.0 }))
 }
