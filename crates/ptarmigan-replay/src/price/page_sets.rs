@@ -1,12 +1,31 @@
 //! Sets of pages by space, which follow forks, ends and moves.
 use super::moment::{Effect, Moment};
+use crate::linux::PAGE;
 use crate::pages::{REGION, RegionPages};
 use foldhash::{HashMap, HashMapExt};
+use ptarmigan::space::AreaFlags;
+use ptarmigan_trace::Kind;
+use std::ops::Range;
+
+/// Returns the pages of areas that a fork leaves to faults: those without private pages, whose
+/// entries it copies in no table.
+fn left_out(moment: &Moment<'_>) -> Vec<Range<u64>> {
+    let mut found = Vec::new();
+    if let Some(view) = moment.view {
+        view.areas(&mut |area| {
+            if !area.flags.has(AreaFlags::PRIVATE_PAGES) && !area.flags.has(AreaFlags::SPECIAL) {
+                found.push(area.start >> PAGE..area.end >> PAGE);
+            }
+        });
+    }
+    found
+}
 
 /// `N` sets of pages for each space.
 ///
-/// Pages leave all sets when they are unmapped, and move along when they are. A copy of a space
-/// begins with the sets of its parent, in the tables that a fork copies.
+/// Pages leave all sets when they are unmapped, and move along when they are. So do pages that the
+/// space has only in a set, because a range that is mapped anew must begin without any. A copy of a
+/// space begins with the sets of its parent, in the tables and the areas that a fork copies.
 pub struct PageSets<const N: usize> {
     spaces: HashMap<u32, HashMap<u64, [RegionPages; N]>>,
 }
@@ -32,27 +51,78 @@ impl<const N: usize> PageSets<N> {
     /// Follows an event.
     pub fn follow(&mut self, moment: &Moment<'_>) {
         let Some(space) = moment.space else { return };
+        if let Kind::Mremap { from, to, new_pages, .. } = moment.event.kind
+            && from != to
+        {
+            self.unmap(space, to, new_pages);
+        }
         let mut copy = None;
         for effect in moment.effects {
             match *effect {
                 Effect::Unmapped { start, pages } => self.unmap(space, start, pages),
                 Effect::Moved { from, to, pages } => self.relocate(space, from, to, pages),
-                Effect::Forked { child } => copy = Some(child),
+                Effect::Forked { child } => copy = Some((child, left_out(moment))),
                 Effect::TableCopied { start, .. } => {
-                    if let (Some(child), Some(sets)) = (copy, self.get(space, start).copied()) {
-                        *self.table(child, start) = sets;
+                    if let (Some((child, left_out)), Some(sets)) = (&copy, self.get(space, start)) {
+                        let mut sets = *sets;
+                        for part in left_out {
+                            let part = part.start.max(start)..part.end.min(start + REGION);
+                            sets.iter_mut().for_each(|set| set.remove_all(&part));
+                        }
+                        *self.table(*child, start) = sets;
                     }
                 }
                 Effect::Ended => drop(self.spaces.remove(&space)),
                 _ => {}
             }
         }
+        self.call(space, moment);
+    }
+
+    /// Follows a call on pages that only a set has, which no effect lists.
+    fn call(&mut self, space: u32, moment: &Moment<'_>) {
+        match moment.event.kind {
+            Kind::Munmap { start, pages } | Kind::Mmap { start, pages, .. } => {
+                self.unmap(space, start, pages);
+            }
+            Kind::Madvise { start, pages, advice }
+                if [libc::MADV_DONTNEED, libc::MADV_REMOVE].contains(&advice.into()) =>
+            {
+                self.unmap(space, start, pages);
+            }
+            Kind::Brk { end } => {
+                let mut next = u64::MAX;
+                if let Some(view) = moment.view {
+                    view.areas(&mut |area| {
+                        if area.start >> PAGE >= end {
+                            next = next.min(area.start >> PAGE);
+                        }
+                    });
+                }
+                self.unmap(space, end, next - end);
+            }
+            Kind::Mremap { from, old_pages, to, new_pages, .. } => {
+                let kept = old_pages.min(new_pages);
+                if from != to {
+                    self.relocate(space, from, to, kept);
+                }
+                self.unmap(space, from.saturating_add(kept), old_pages - kept);
+            }
+            _ => {}
+        }
     }
 
     fn unmap(&mut self, space: u32, start: u64, pages: u64) {
         let Some(tables) = self.spaces.get_mut(&space) else { return };
         let end = start.saturating_add(pages);
-        for region in start / REGION..end.div_ceil(REGION) {
+        let mut regions: Vec<u64> = Vec::new();
+        let all = start / REGION..end.div_ceil(REGION);
+        if all.end.saturating_sub(all.start) > tables.len() as u64 {
+            regions.extend(tables.keys().copied().filter(|region| all.contains(region)));
+        } else {
+            regions.extend(all);
+        }
+        for region in regions {
             let part = start.max(region * REGION)..end.min((region + 1) * REGION);
             if part.end - part.start == REGION {
                 tables.remove(&region);
@@ -63,13 +133,51 @@ impl<const N: usize> PageSets<N> {
     }
 
     fn relocate(&mut self, space: u32, from: u64, to: u64, pages: u64) {
-        for (old, new) in (from..from.saturating_add(pages)).zip(to..) {
-            let Some(sets) = self.get(space, old).copied() else { continue };
-            for (n, set) in sets.iter().enumerate().filter(|(_, set)| set.has(old)) {
-                debug_assert!(set.has(old));
-                self.table(space, new)[n].add(new);
+        let end = from.saturating_add(pages);
+        for region in from / REGION..end.div_ceil(REGION) {
+            let Some(sets) = self.get(space, region * REGION).copied() else { continue };
+            for (n, set) in sets.iter().enumerate() {
+                for old in set.within(region, from..end) {
+                    let new = old - from + to;
+                    self.table(space, new)[n].add(new);
+                }
             }
         }
         self.unmap(space, from, pages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ptarmigan_trace::Event;
+
+    /// Returns the pages of the only set below 2048 after a call that no effect follows from.
+    fn after(kind: Kind, pages: Range<u64>) -> Vec<u64> {
+        let mut sets = PageSets::<1>::default();
+        sets.table(0, pages.start)[0].add_all(&pages);
+        let event = Event { task: 0, cpu: 0, kind };
+        sets.follow(&Moment { step: 0, event, space: Some(0), program: 0, effects: &[], view: None });
+        (0..4).flat_map(|n| sets.table(0, n * REGION)[0].within(n, 0..u64::MAX).collect::<Vec<_>>()).collect()
+    }
+
+    #[test]
+    fn pages_that_only_a_set_has_leave_with_their_range() {
+        let advice = |advice: i32| Kind::Madvise { start: 6, pages: 2, advice: advice as u16 };
+        assert_eq!(after(Kind::Munmap { start: 0, pages: 7 }, 5..9), [7, 8]);
+        assert_eq!(after(Kind::Munmap { start: 0, pages: 1 << 40 }, 5..9), [0; 0]);
+        assert_eq!(after(advice(libc::MADV_DONTNEED), 5..9), [5, 8]);
+        assert_eq!(after(advice(libc::MADV_WILLNEED), 5..9), [5, 6, 7, 8]);
+        assert_eq!(after(Kind::Brk { end: 7 }, 5..9), [5, 6]);
+    }
+
+    #[test]
+    fn pages_that_only_a_set_has_move_along() {
+        let remap = |to, new_pages| Kind::Mremap { from: 5, old_pages: 4, to, new_pages, keep: false };
+        assert_eq!(after(remap(1022, 4), 5..9), [1022, 1023, 1024, 1025]);
+        assert_eq!(after(remap(1022, 2), 5..9), [1022, 1023]);
+        assert_eq!(after(remap(5, 2), 5..9), [5, 6]);
+        // The new place may have had pages.
+        assert_eq!(after(remap(1022, 4), 1022..1024), [0; 0]);
     }
 }
