@@ -28,7 +28,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Figure, Priced, Saving, Unit};
+pub use answer::{Answer, Figure, Priced, Saving, Unit, percent};
 pub use moment::{Effect, Moment};
 pub use page_sets::PageSets;
 pub use row::{About, Row};

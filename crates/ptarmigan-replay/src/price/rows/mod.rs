@@ -1,9 +1,15 @@
 //! The proposals that come with the command, one a file.
 pub mod blocks;
+mod deferred_flush;
+mod requests;
 
 use super::row::Row;
 
 /// Returns all rows.
 pub fn all() -> Vec<Box<dyn Row>> {
-    vec![Box::new(blocks::Blocks::default())]
+    vec![
+        Box::new(blocks::Blocks::default()),
+        Box::new(requests::Requests::default()),
+        Box::new(deferred_flush::DeferredFlush),
+    ]
 }
