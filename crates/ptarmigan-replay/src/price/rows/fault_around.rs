@@ -24,7 +24,7 @@ pub struct FaultAround {
     around: PageSets<{ WINDOWS.len() }>,
     /// Faults on files and shared memory.
     faults: u64,
-    /// Of these: those that write.
+    /// Writes among them.
     writes: u64,
     spared: [u64; WINDOWS.len()],
 }

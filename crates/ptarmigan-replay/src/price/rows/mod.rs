@@ -1,6 +1,7 @@
 //! The proposals that come with the command, one a file.
 pub mod blocks;
 mod deferred_flush;
+mod fault_around;
 mod requests;
 
 use super::row::Row;
@@ -11,5 +12,6 @@ pub fn all() -> Vec<Box<dyn Row>> {
         Box::new(blocks::Blocks::default()),
         Box::new(requests::Requests::default()),
         Box::new(deferred_flush::DeferredFlush),
+        Box::new(fault_around::FaultAround::default()),
     ]
 }
