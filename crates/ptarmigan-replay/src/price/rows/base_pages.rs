@@ -32,7 +32,7 @@ struct Work {
 
 /// Base pages of two sizes.
 pub struct BasePages {
-    /// The pages that are there, and those of them that the space may write.
+    /// The pages that are there, and the ones that the space may write.
     sets: PageSets<2>,
     /// As recorded, then by size.
     work: [Work; 1 + SIZES.len()],

@@ -1,4 +1,5 @@
 //! The proposals that come with the command, one a file.
+mod base_pages;
 pub mod blocks;
 mod deferred_flush;
 mod fault_around;
@@ -13,5 +14,6 @@ pub fn all() -> Vec<Box<dyn Row>> {
         Box::new(requests::Requests::default()),
         Box::new(deferred_flush::DeferredFlush),
         Box::new(fault_around::FaultAround::default()),
+        Box::new(base_pages::BasePages::default()),
     ]
 }

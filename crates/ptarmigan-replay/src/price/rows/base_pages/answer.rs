@@ -23,7 +23,7 @@ pub fn of(
     let at_once = whole.all_tables().1;
     answer.figure("KiB of tables at once at 4K", kib(at_once, 1) as f64, "KiB");
     for ((work, tables), (size, name)) in sizes.iter().zip(tables).zip(SIZES) {
-        let mut figure = |what: &str, value, unit| answer.figure(format!("{what} at {name}"), value, unit);
+        let mut figure = |of: &str, value, unit| answer.figure(format!("{of} at {name}"), value, unit);
         figure("faults saved", percent(now.faults - work.faults, now.faults), "%");
         figure("first faults saved on anonymous memory", percent(now.first - work.first, now.first), "%");
         figure("pages allocated for each one touched", ratio(work), "pages");

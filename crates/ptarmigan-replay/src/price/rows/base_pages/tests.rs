@@ -60,6 +60,20 @@ fn a_fork_has_the_next_write_copy_a_whole_page() {
 }
 
 #[test]
+fn writes_to_protected_pages_fault_again_once() {
+    let protect = |prot| (0, Kind::Mprotect { start: START, pages: 16, prot: Prot(prot) });
+    let writes = [(0, write(START)), (0, write(START + 1))];
+    let mut events = vec![(0, map(START, 16))];
+    events.extend(writes);
+    events.extend([protect(1), protect(3)]);
+    events.extend(writes);
+    events.push((0, END));
+    let found = answer(&events, BasePages::default()).unwrap();
+    assert_eq!(values(&found, "faults saved"), [50.0, 50.0]);
+    assert_eq!(values(&found, "first faults saved on anonymous memory"), [50.0, 50.0]);
+}
+
+#[test]
 fn memory_that_was_given_back_faults_again() {
     let events = [
         (0, map(START, 16)),
