@@ -3,7 +3,10 @@ mod base_pages;
 pub mod blocks;
 mod deferred_flush;
 mod fault_around;
+mod five_levels;
+mod replicas;
 mod requests;
+mod svvptc;
 
 use super::row::Row;
 
@@ -15,5 +18,8 @@ pub fn all() -> Vec<Box<dyn Row>> {
         Box::new(deferred_flush::DeferredFlush),
         Box::new(fault_around::FaultAround::default()),
         Box::new(base_pages::BasePages::default()),
+        Box::new(five_levels::FiveLevels),
+        Box::new(replicas::Replicas::default()),
+        Box::new(svvptc::Svvptc::default()),
     ]
 }

@@ -37,7 +37,7 @@ impl Row for Replicas {
         About {
             name: "replicas",
             title: "keep a copy of all tables on each node (Mitosis, numaPTE): the price only",
-            reference: "Achermann et al., Mitosis, ASPLOS 2020; Gao et al., numaPTE (2024)",
+            reference: "Achermann et al., Mitosis, ASPLOS 2020; numaPTE (2024)",
             claim: "Mitosis: up to 1.34x on large memory; numaPTE: munmap up to 40x against copies \
                     everywhere",
         }
@@ -120,7 +120,7 @@ mod tests {
         ];
         let found = answer(&events, Replicas::default()).unwrap();
         let values: Vec<f64> = found.figures.iter().map(|figure| figure.value).collect();
-        // Two pages, and two of the copy; one is copied. All four are cleared. Both spaces have four
+        // Two pages, and two of the copy; one is copied. All four are cleared. Each space has four
         // tables.
         assert_eq!(values, [8.0, 8.0, 9.0, 4.0, 1.0, 4.0]);
         assert!(found.when_not.starts_with("89 % of the stores"), "{}", found.when_not);

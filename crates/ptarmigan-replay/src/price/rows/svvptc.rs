@@ -27,7 +27,7 @@ impl Row for Svvptc {
         let Kind::Fault { flags, .. } = moment.event.kind else { return };
         let has = |test: fn(&Effect) -> bool| moment.effects.iter().any(test);
         if has(|effect| matches!(effect, Effect::Served(_))) {
-            // Linux may have had an entry from a fault on a neighbour, which the replay does not have.
+            // An entry of Linux that the replay does not have came with a fault on a neighbour.
             let present = flags.0 & FaultFlags::PRESENT != 0;
             let new = !present && has(|effect| matches!(effect, Effect::Mapped { .. }));
             *(if new { &mut self.new } else { &mut self.changed }) += 1;
