@@ -18,6 +18,6 @@ impl Row for ForkBatching {
     fn event(&mut self, _: &Moment<'_>) {}
 
     fn answer(&mut self, _: &Whole<'_>) -> Result<Answer, String> {
-        Err("no recording has the frames of pages, which tell what a folio is".to_owned())
+        Err("no recording has the frames of pages, so it does not tell which pages are one folio".to_owned())
     }
 }

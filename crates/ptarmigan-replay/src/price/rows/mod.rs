@@ -4,6 +4,8 @@ pub mod blocks;
 mod deferred_flush;
 mod fault_around;
 mod five_levels;
+mod fork_batching;
+mod kpti;
 mod replicas;
 mod requests;
 mod svvptc;
@@ -21,5 +23,7 @@ pub fn all() -> Vec<Box<dyn Row>> {
         Box::new(five_levels::FiveLevels),
         Box::new(replicas::Replicas::default()),
         Box::new(svvptc::Svvptc::default()),
+        Box::new(kpti::Kpti),
+        Box::new(fork_batching::ForkBatching),
     ]
 }
