@@ -7,8 +7,8 @@ use ptarmigan::space::AreaFlags;
 use ptarmigan_trace::Kind;
 use std::ops::Range;
 
-/// Returns the pages of areas that a fork leaves to faults: those without private pages, whose
-/// entries it copies in no table.
+/// Returns the pages of areas that a fork leaves to faults: it copies no entries of areas without
+/// private pages.
 fn left_out(moment: &Moment<'_>) -> Vec<Range<u64>> {
     let mut found = Vec::new();
     if let Some(view) = moment.view {
