@@ -44,6 +44,21 @@ pub struct Whole<'a> {
     pub tables_peak: [u64; LEVELS],
 }
 
+impl<'a> Whole<'a> {
+    /// Returns Linux's flushes.
+    ///
+    /// # Errors
+    /// If they were not recorded.
+    pub fn flushes(&self) -> Result<&'a LinuxFlushes, String> {
+        self.linux.ok_or_else(|| "the recording has no flushes of TLBs".to_owned())
+    }
+
+    /// Returns the tables made, of all levels, and at most so many at once.
+    pub fn all_tables(&self) -> (u64, u64) {
+        (self.tables.iter().sum(), self.tables_peak.iter().sum())
+    }
+}
+
 /// The answers about a recording.
 pub struct Pricing {
     /// One for each row, in their order.

@@ -171,9 +171,9 @@ impl<'a, 'r> Rows<'a, 'r> {
                 view.mapped(range, &mut |run| mapped.push(run));
             }
         }
-        // What happened between operations is nobody's.
+        // What happened between operations is nobody's, such as the first space's root.
+        self.take_effects(false);
         self.effects.clear();
-        self.tables.log().clear();
         self.flushed = (self.flushes)().into();
         self.pending = Some(pending);
         self.show(Show::Before, step, event, Some(space), Some(view));
