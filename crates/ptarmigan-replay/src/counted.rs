@@ -1,11 +1,13 @@
 //! Replays recordings for the tables that they make: counts and times by class of operation.
 use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
+use super::linux::RECORDED_EMPTY_TABLES;
 use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
 use super::workers::job::Job;
 use super::workers::watch::{Watch, watches};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
+use ptarmigan::space::EmptyTables;
 use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::Delivery;
@@ -24,13 +26,22 @@ pub struct CountedMachine {
     pub costs: CostModel,
     /// Whether spaces have large pages where the recorded ones had.
     pub large_pages: bool,
+    /// The empty tables that spaces give back.
+    pub empty_tables: EmptyTables,
 }
 
 impl CountedMachine {
     /// Returns a machine as the library sets it up by itself.
     pub fn usual(memory: u64) -> Self {
         let magazine = ListsConfig::new(1).magazine;
-        CountedMachine { memory, magazine, budget: None, costs: CostModel::LINUX, large_pages: false }
+        CountedMachine {
+            memory,
+            magazine,
+            budget: None,
+            costs: CostModel::LINUX,
+            large_pages: false,
+            empty_tables: RECORDED_EMPTY_TABLES,
+        }
     }
 }
 
@@ -54,6 +65,8 @@ pub struct CountedRun {
     pub processor_ns: f64,
     /// Tables made, roots included: those of the classes, and the root of the first space.
     pub made: u64,
+    /// The leaf tables of these.
+    pub leaves_made: u64,
     /// The most tables at once, roots included.
     pub peak: u64,
     /// Tables that spaces had when an exit or an `execve` ended them.
@@ -74,6 +87,14 @@ pub struct CountedRun {
     pub samples: (u64, u64),
 }
 
+impl CountedRun {
+    /// Returns the tables that calls took away before their space ended.
+    #[must_use]
+    pub fn freed_by_calls(&self) -> u64 {
+        self.classes.iter().map(|class| class.freed).sum::<u64>().saturating_sub(self.at_end)
+    }
+}
+
 impl SoloTrace {
     /// Replays the recording, and counts.
     ///
@@ -83,7 +104,8 @@ impl SoloTrace {
         let setup = self.on(on.memory);
         let lists = ListsConfig { magazine: on.magazine, fixed_budget: on.budget, ..setup.lists };
         let tlb = TlbConfig { costs: on.costs, ..setup.tlb };
-        let job = Job { large_pages: on.large_pages, ..setup.job };
+        let CountedMachine { large_pages, empty_tables, .. } = *on;
+        let job = Job { large_pages, empty_tables, ..setup.job };
         let setup = Setup { job, lists, tlb, ..setup };
         let fresh = setup.fresh()?;
         let tables = TableCounts::new(fresh.host().frames(), on.large_pages);
@@ -102,6 +124,7 @@ impl SoloTrace {
             processor_ns: ran.elapsed.processor.as_nanos() as f64,
             at_end,
             made: tables.made(),
+            leaves_made: counts.levels.first().map_or(0, |leaves| leaves.allocs) as u64,
             peak: tables.peak(),
             misses: sum(|level| level.misses) as u64,
             refills: sum(|level| level.refills) as u64,

@@ -8,10 +8,10 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watches;
 use crate::input::schedule::{Program, Schedule};
 use crate::input::trace::Trace;
-use crate::linux::begin;
+use crate::linux::{RECORDED_EMPTY_TABLES, begin};
 use ptarmigan::format::Format;
 use ptarmigan::machine::On;
-use ptarmigan::space::Space;
+use ptarmigan::space::{EmptyTables, Space};
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::clock::thread_time;
 use ptarmigan_hosted::CpuSlot;
@@ -36,6 +36,8 @@ pub struct Job<'a> {
     pub idle_zero: u32,
     /// Whether spaces have large pages where the recorded ones had.
     pub large_pages: bool,
+    /// The empty tables that spaces give back.
+    pub empty_tables: EmptyTables,
 }
 
 /// The time that a job took.
@@ -66,7 +68,8 @@ struct WorkerResult {
 impl<'a> Job<'a> {
     /// Makes the job of one copy, which ends when memory runs out.
     pub fn new(trace: &'a Trace, schedule: &'a Schedule) -> Self {
-        Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0, large_pages: false }
+        let empty_tables = RECORDED_EMPTY_TABLES;
+        Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0, large_pages: false, empty_tables }
     }
 
     /// Returns the number of logical CPUs.
@@ -111,7 +114,7 @@ impl<'a> Job<'a> {
             };
             let mut first = Space::<F>::new(on).context(what)?;
             let huge = self.large_pages.then_some(self.trace.huge);
-            begin(&mut first.edit(on).context("cannot begin")?, huge);
+            begin(&mut first.edit(on).context("cannot begin")?, self.empty_tables, huge);
             spaces.set(0, first);
             copies.push(spaces);
         }
@@ -201,6 +204,7 @@ impl<'a> Job<'a> {
                         keep_going: self.keep_going,
                         idle_zero: self.idle_zero,
                         large_pages: self.large_pages,
+                        empty_tables: self.empty_tables,
                         watch,
                         outcome: Outcome::default(),
                     };
