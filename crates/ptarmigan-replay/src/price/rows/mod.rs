@@ -1,9 +1,15 @@
 //! The proposals that come with the command, one a file.
 pub mod blocks;
+pub mod empty_tables;
+pub mod on_demand_fork;
 
 use super::row::Row;
 
 /// Returns all rows.
 pub fn all() -> Vec<Box<dyn Row>> {
-    vec![Box::new(blocks::Blocks::default())]
+    vec![
+        Box::new(blocks::Blocks::default()),
+        Box::new(on_demand_fork::OnDemandFork::default()),
+        Box::new(empty_tables::EmptyTables::default()),
+    ]
 }
