@@ -9,7 +9,7 @@ pub mod pages;
 
 pub use examples::{EXIT_CODES, Example, example, of, with_examples};
 
-use crate::{advise, bench, calibrate, inspect, report};
+use crate::{advise, bench, calibrate, inspect, price, report};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ptarmigan_record::{self as record, RecordArgs};
 use ptarmigan_replay::baseline;
@@ -35,6 +35,7 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Replay(Box<ptarmigan_replay::ReplayArgs>),
     Advise(advise::AdviseArgs),
+    Price(price::PriceArgs),
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
@@ -116,6 +117,7 @@ impl Cli {
             Some(Command::Inspect(args)) => inspect::run(&args),
             Some(Command::Replay(args)) => ptarmigan_replay::run(&args),
             Some(Command::Advise(args)) => advise::run(&args),
+            Some(Command::Price(args)) => price::run(&args),
             Some(Command::Bench(args)) => args.run().map(|()| ExitCode::SUCCESS),
             Some(Command::Calibrate(args)) => calibrate::run(&args),
             Some(Command::Report(args)) => report::run(&args),

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `mprotect` of all of the memory and back prices a page; `mprotect` of one page in each 2 MiB
-//! prices a call and, with huge pages, the split that it causes.
+//! prices a call and, with huge pages, the split that it causes; with a thread on another CPU, the
+//! request that the call sends there.
 //!
 //! # Why
 //!
@@ -23,10 +24,13 @@
 //! well: these say how far it scatters. The first memory that a measurement gets has prices of its
 //! own, because it may be new to a virtual machine, and its host then has to find it: for a huge
 //! page this takes up to twenty times as long.
+use crate::neighbour::Neighbour;
+use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_replay::model::page_prices::{NewMemory, PagePrices, PriceSet, ROUNDS};
 use std::io::{self, PipeWriter};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::time::Instant;
 
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
@@ -39,6 +43,8 @@ const PAGES: usize = MEMORY / PAGE;
 const CUT: usize = REGIONS / 2;
 /// Pages of a region that are copied one by one, and as many that are made writable again.
 const WRITES: usize = 32;
+/// Turns of the calls that price a request to another CPU.
+const REQUESTS: usize = 32;
 
 /// Measures. Takes about two seconds and 128 MiB, and forks; so it is for a process that is
 /// small yet.
@@ -85,6 +91,7 @@ fn one_round() -> io::Result<PriceSet> {
     prices.small.fresh = timed(|| memory.write(0..1, PAGE)) / PAGES as f64;
     prices.small.protected = memory.protect_and_back()? / PAGES as f64;
     prices.call = memory.protect_first_pages(CUT)? / CUT as f64;
+    prices.request = request(&memory)?;
     let child = WaitingChild::new()?;
     prices.small.forked = per(child.forked, prices.fork, PAGES);
     prices.copied = timed(|| memory.write(0..WRITES, HUGE)) / (REGIONS * WRITES) as f64;
@@ -112,6 +119,38 @@ fn one_round() -> io::Result<PriceSet> {
     prices.split.protected = memory.protect_and_back()? / PAGES as f64;
     prices.split.freed = timed(|| memory.free()) / PAGES as f64;
     Ok(prices)
+}
+
+/// Returns the price of a request to another CPU: what a call that changes a page takes longer while
+/// another thread of the process runs there. `None` if there is no other CPU, or something else has
+/// it.
+fn request(memory: &Memory) -> io::Result<Option<f64>> {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return Ok(None);
+    }
+    // Other work on the machine only adds to a time.
+    let mut alone = f64::INFINITY;
+    for _ in 0..REQUESTS {
+        alone = alone.min(memory.protect_first_pages(CUT)?);
+    }
+    // It takes the second CPU of those that this thread may run on, so it starts first.
+    let neighbour = Neighbour::start()?;
+    let _here = AffinityGuard::on(0)?;
+    if neighbour.wait().is_err() {
+        return Ok(None);
+    }
+    let mut turns = Vec::new();
+    for _ in 0..REQUESTS {
+        let (before, start) = (neighbour.beats(), Instant::now());
+        let ns = memory.protect_first_pages(CUT)?;
+        let beats = neighbour.beats() - before;
+        turns.push((beats as f64 / start.elapsed().as_secs_f64(), ns));
+    }
+    // Turns in which the neighbour ran nearly all the time: requests to an idle CPU are spared.
+    let most = turns.iter().map(|(rate, _)| *rate).fold(0.0, f64::max);
+    let ran = turns.iter().filter(|(rate, _)| *rate >= most * 0.8 && *rate > 0.0);
+    let both = ran.map(|(_, ns)| *ns).reduce(f64::min);
+    Ok(both.map(|both| ((both - alone) / CUT as f64).max(0.0)))
 }
 
 /// Returns the processor time of this thread that `f` takes, in nanoseconds.

@@ -43,7 +43,6 @@ use ptarmigan_replay::SoloTrace;
 use ptarmigan_replay::model;
 use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_term::print;
-use ptarmigan_term::screen;
 use ptarmigan_term::{Context, Failure};
 use report::{AdviceDocument, TraceReport};
 use std::process::ExitCode;
@@ -60,13 +59,12 @@ pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     let stored = model.as_ref().and_then(|model| model.pages);
     let prices = stored.or_else(|| timed.then(|| page_prices::measure().ok()).flatten());
     let costs = model.and_then(|model| model.flushes);
-    let width = screen::narrow().unwrap_or(text::COLUMNS);
     let mut document = AdviceDocument::default();
     for path in &args.traces {
         let report = one(&SoloTrace::new(args.open(path)?), args, costs, prices)?;
         if !args.json {
             let between = if document.traces.is_empty() { "" } else { "\n" };
-            print::stdout(&format!("{between}{}", text::text(&report, width)))?;
+            print::stdout(&format!("{between}{}", text::text(&report)))?;
         }
         document.traces.push(report);
     }

@@ -5,18 +5,15 @@ use super::check::Check;
 use super::expect::Expect;
 use super::figures::percent;
 use super::report::TraceReport;
+use crate::paragraphs::Paragraphs;
 use ptarmigan_term::words::several;
-use ptarmigan_term::wrap::{self, STAYS};
 use ptarmigan_term::{Count, Time};
 
-/// The width of the text where the terminal has room for it.
-pub const COLUMNS: usize = 80;
 /// The most programs that a piece of advice lists.
 const SHOWN: usize = 6;
-/// Returns the result for a trace as text, with lines of at most `width` columns, except for words
-/// that are longer.
-pub fn text(report: &TraceReport, width: usize) -> String {
-    let mut out = Paragraphs { text: String::new(), width };
+/// Returns the result for a trace as text.
+pub fn text(report: &TraceReport) -> String {
+    let mut out = Paragraphs::of_screen();
     let TraceReport { name, method, processes, running, events, whole, .. } = report;
     if let Some(times) = &report.times {
         let line = times.line.as_deref().unwrap_or_default();
@@ -51,7 +48,7 @@ pub fn text(report: &TraceReport, width: usize) -> String {
     }
     let certain = report.advice.iter().any(|advice| !advice.details.uncertain);
     if !certain {
-        out.text.push('\n');
+        out.gap();
         let found = match (report.hardly_any, report.advice.is_empty()) {
             (true, _) => "Nothing would help",
             (false, true) => "No advice was found",
@@ -64,13 +61,13 @@ pub fn text(report: &TraceReport, width: usize) -> String {
         causes(&mut out, heading, &report.causes);
     }
     for (number, advice) in report.advice.iter().enumerate() {
-        out.text.push('\n');
+        out.gap();
         piece(&mut out, number + 1, advice);
     }
     let (tried, open): (Vec<_>, Vec<_>) = report.rejected.iter().partition(|rejected| rejected.measured);
     for (heading, list) in [("Not advised:", tried), ("Not measured:", open)] {
         if !list.is_empty() {
-            out.text.push('\n');
+            out.gap();
             out.add(0, heading);
             for rejected in list {
                 out.add(2, &format!("{}: {}", rejected.kind, rejected.reason));
@@ -78,15 +75,15 @@ pub fn text(report: &TraceReport, width: usize) -> String {
         }
     }
     if let Some(check) = &report.check {
-        out.text.push('\n');
+        out.gap();
         checked(&mut out, check);
     }
-    out.text
+    out.finish()
 }
 
 fn causes(out: &mut Paragraphs, heading: &str, causes: &[WorkCause]) {
     if !causes.is_empty() {
-        out.text.push('\n');
+        out.gap();
         out.add(0, &format!("{heading}:"));
     }
     causes.iter().for_each(|cause| out.add(2, &cause.sentence()));
@@ -138,32 +135,12 @@ fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
     out.add(3, &format!("Not measured: {}", advice.not_measured));
 }
 
-/// Text under construction.
-struct Paragraphs {
-    text: String,
-    width: usize,
-}
-
-impl Paragraphs {
-    /// Appends a paragraph, broken into lines that begin with `indent` blanks.
-    fn add(&mut self, indent: usize, text: &str) {
-        // A number stays with its unit.
-        let text = text.replace(" %", &format!("{STAYS}%"));
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let indent = " ".repeat(indent);
-        for line in wrap::lines(&words, self.width, &indent, &indent) {
-            self.text.push_str(&line);
-            self.text.push('\n');
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn paragraph(width: usize, indent: usize, text: &str) -> String {
-        let mut out = Paragraphs { text: String::new(), width };
+        let mut out = Paragraphs::new(width);
         out.add(indent, text);
         out.text
     }

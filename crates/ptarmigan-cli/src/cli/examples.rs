@@ -103,6 +103,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[example("Says what would help a recorded program.", "ptarmigan advise make.ptrace")],
     ),
     (
+        "ptarmigan price",
+        &[
+            example("Prices all proposals on a recording.", "ptarmigan price make.ptrace"),
+            example("Prices two on two.", "ptarmigan price compile rustc --only blocks,requests"),
+        ],
+    ),
+    (
         "ptarmigan bench",
         &[
             example("Measures page-table operations.", "ptarmigan bench table"),

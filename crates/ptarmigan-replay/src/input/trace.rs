@@ -1,7 +1,7 @@
 //! A trace in memory, packed so that reading it costs little beside the replay.
 use crate::account::{Account, Programs};
 use crate::files::shipped::COMPILE;
-use crate::linux::HugeFaults;
+use crate::linux::{Blocks, HugeFaults};
 use crate::memory::available;
 use foldhash::{HashMap, HashMapExt};
 use ptarmigan_term::Bytes;
@@ -109,6 +109,8 @@ pub struct Trace {
     pub access_unknown: bool,
     /// Where faults try huge pages first.
     pub huge: HugeFaults,
+    /// The blocks of pages that a fault on anonymous memory maps.
+    pub blocks: Blocks,
     /// Whether pages are ever locked.
     pub locks: bool,
     /// Whether areas have huge pages only (`MAP_HUGETLB`).
@@ -225,6 +227,7 @@ impl Trace {
                 HugePages::Always => HugeFaults::Always,
                 HugePages::Unknown | HugePages::Never | HugePages::Advised => HugeFaults::Never,
             },
+            blocks: Blocks::default(),
             locks: false,
             huge_only: false,
             flush_marks: Vec::new(),

@@ -3,6 +3,7 @@
 //!
 //! The rules are those of [docs/linux.md](../../../../../docs/linux.md#life-of-a-space).
 mod advice;
+mod blocks;
 mod calls;
 mod error;
 mod faults;
@@ -12,6 +13,7 @@ mod options;
 mod pieces;
 mod tags;
 
+pub use blocks::{Blocks, SIZES as BLOCK_SIZES};
 pub use calls::{SPLIT, call, ends_unknown, follow_advice, forked, is_found, tables_of};
 pub use error::CallError;
 pub use faults::{HugeFaults, huge_only, is_huge_only, refused};

@@ -121,11 +121,10 @@ impl PagePrices {
             call: of(&|p| p.call),
             fork: of(&|p| p.fork),
             exit: of(&|p| p.exit),
-            request: rounds
-                .iter()
-                .map(|p| p.request)
-                .collect::<Option<Vec<f64>>>()
-                .map(|all| median(all).max(0.0)),
+            request: {
+                let measured: Vec<f64> = rounds.iter().filter_map(|p| p.request).collect();
+                (!measured.is_empty()).then(|| median(measured))
+            },
         };
         PagePrices { middle, new, rounds, stored: None }
     }

@@ -204,6 +204,7 @@ impl Passes<'_> {
             sanitizer: SanitizerReport::default(),
             truth: TruthReport::of(&outcome),
             large_pages: self.common.args.large_pages.then_some(outcome.large_pages),
+            blocks: (0..).map(|n| 8 << n).zip(outcome.blocks).filter(|(_, count)| *count > 0).collect(),
             faults_outside: outcome.outside,
             odd_calls: outcome.odd,
             first_odd_call: outcome

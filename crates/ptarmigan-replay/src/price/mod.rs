@@ -17,6 +17,7 @@
 mod answer;
 mod changes;
 mod guard;
+mod kernel;
 mod moment;
 mod page_sets;
 mod reach;
@@ -30,9 +31,10 @@ mod tables;
 mod tests;
 
 pub use answer::{Answer, Figure, Priced, Saving, Unit};
+pub use kernel::KernelTime;
 pub use moment::{Effect, Moment};
 pub use page_sets::PageSets;
 pub use regions::{entries, regions};
 pub use row::{About, Row};
 pub use rows::{all, blocks::BlockSize};
-pub use run::{Whole, price};
+pub use run::{Pricing, Whole, price};

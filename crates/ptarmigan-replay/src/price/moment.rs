@@ -23,7 +23,14 @@ pub enum Effect {
     },
     /// A fault was served.
     Served(Done),
-    /// Pages that were not mapped are mapped now.
+    /// The fault mapped a block of several pages, as the recorded kernel did.
+    Block {
+        /// The first page.
+        start: u64,
+        /// How many.
+        pages: u64,
+    },
+    /// Pages that were not mapped are mapped now: by a fault one page, or a block.
     Mapped {
         /// The first page.
         start: u64,
@@ -79,4 +86,14 @@ pub struct Moment<'a> {
     pub effects: &'a [Effect],
     /// The space. `None` if it has ended, or there is none.
     pub view: Option<&'a dyn Look>,
+}
+
+impl Moment<'_> {
+    /// Returns how a fault was served. `None` for other events, and for faults outside all areas.
+    pub fn served(&self) -> Option<Done> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect::Served(done) => Some(*done),
+            _ => None,
+        })
+    }
 }

@@ -1,6 +1,7 @@
 //! Replays a recording under the eyes of rows.
 use super::answer::Priced;
 use super::guard::Guarded;
+use super::kernel::KernelTime;
 use super::row::Row;
 use super::shown::Rows;
 use super::tables::TableEffects;
@@ -31,12 +32,28 @@ pub struct Whole<'a> {
     pub faults: u64,
     /// Forks that copied a space.
     pub forks: u64,
+    /// Entries of leaf tables that they copied.
+    pub forked_entries: u64,
     /// Spaces, and the most at once.
     pub spaces: (u64, u64),
     /// Tables made, by level, leaf tables first.
     pub tables: [u64; LEVELS],
     /// The most tables at once, by level.
     pub tables_peak: [u64; LEVELS],
+}
+
+/// The answers about a recording.
+pub struct Pricing {
+    /// One for each row, in their order.
+    pub rows: Vec<Priced>,
+    /// The time that all is a part of.
+    pub kernel: KernelTime,
+    /// Faults.
+    pub faults: u64,
+    /// Forks that copied a space.
+    pub forks: u64,
+    /// Spaces.
+    pub spaces: u64,
 }
 
 /// Levels of tables, at the most.
@@ -53,7 +70,7 @@ pub fn price(
     rows: Vec<Box<dyn Row>>,
     prices: &PriceSet,
     limit: Duration,
-) -> Result<Vec<Priced>, Failure> {
+) -> Result<Pricing, Failure> {
     let trace = solo.trace();
     let linux = FlushSurvey::of(trace);
     let programs = Programs::of(trace, solo.schedule());
@@ -70,6 +87,7 @@ pub fn price(
         linux: linux.as_ref(),
         faults: 0,
         forks: 0,
+        forked_entries: 0,
         spaces: (1, 1),
         tables: [0; LEVELS],
         tables_peak: [0; LEVELS],
@@ -79,5 +97,8 @@ pub fn price(
     let ran = fresh.run(&machine, vec![&mut watch], Some("pricing"))?;
     setup.check_memory(&ran.outcome)?;
     let (rows, whole) = watch.finish();
-    quietly(|| rows.into_iter().map(|row| row.answer(&whole)).collect())
+    let kernel = KernelTime::of(&whole);
+    let Whole { faults, forks, spaces, .. } = whole;
+    let rows = quietly(|| rows.into_iter().map(|row| row.answer(&whole)).collect())?;
+    Ok(Pricing { rows, kernel, faults, forks, spaces: spaces.0 })
 }

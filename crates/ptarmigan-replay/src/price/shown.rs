@@ -189,8 +189,9 @@ impl<'a> Rows<'a> {
             Op::Fork { child, .. } => {
                 self.whole.forks += 1;
                 self.effects.push(Effect::Forked { child });
-                let effects = &mut self.effects;
+                let (effects, entries) = (&mut self.effects, &mut self.whole.forked_entries);
                 view.leaf_tables(ALL, &mut |table| {
+                    *entries += u64::from(table.entries);
                     let start = table.start >> PAGE;
                     effects.push(Effect::TableCopied { start, entries: table.entries });
                 });
@@ -232,7 +233,12 @@ impl<'a> Rows<'a> {
         self.take_effects(!is_fault || matches!(served, Some(Done::Copied | Done::Reused)));
         match (event.kind, view) {
             (Kind::Fault { page, .. }, Some(_)) if served.is_some() && !was_mapped => {
-                self.effects.push(Effect::Mapped { start: page, pages: 1 });
+                let block = self.effects.iter().find_map(|effect| match effect {
+                    Effect::Block { start, pages } => Some((*start, *pages)),
+                    _ => None,
+                });
+                let (start, pages) = block.unwrap_or((page, 1));
+                self.effects.push(Effect::Mapped { start, pages });
             }
             (kind, Some(view)) => {
                 let now = ranges.map(|range| {
@@ -268,6 +274,10 @@ impl Watch for Rows<'_> {
 
     fn served(&mut self, _: usize, _: u64, _: Access, done: Done) {
         self.effects.push(Effect::Served(done));
+    }
+
+    fn block(&mut self, block: VirtRange) {
+        self.effects.push(Effect::Block { start: block.start >> PAGE, pages: block.len() >> PAGE });
     }
 
     fn done(&mut self, at: usize) {

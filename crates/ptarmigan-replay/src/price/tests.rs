@@ -1,6 +1,7 @@
 //! Rows see each event once, in order, and one that fails costs its own answer only.
 use super::*;
 use crate::input::trace::Trace;
+use crate::linux::Blocks;
 use crate::model::page_prices::PriceSet;
 use crate::setup::SoloTrace;
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Writer};
@@ -13,11 +14,15 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Makes a recording of these events of tasks.
 pub fn recording(events: &[(u32, Kind)]) -> SoloTrace {
+    SoloTrace::new(trace(events))
+}
+
+fn trace(events: &[(u32, Kind)]) -> Trace {
     let mut writer = Writer::new(Vec::new(), &Header::new("app", 1, Method::Synthetic), 3).unwrap();
     for &(task, kind) in events {
         writer.event(&Event { task, cpu: 0, kind }).unwrap();
     }
-    SoloTrace::new(Trace::from_bytes(&writer.finish(0).unwrap().0, "test").unwrap())
+    Trace::from_bytes(&writer.finish(0).unwrap().0, "test").unwrap()
 }
 
 /// A mapping of private memory.
@@ -37,7 +42,7 @@ pub const END: Kind = Kind::Exit { last: true };
 pub fn answer(events: &[(u32, Kind)], row: impl Row + 'static) -> Result<Answer, String> {
     let prices = PriceSet { reused: 1.0, ..PriceSet::default() };
     let solo = recording(events);
-    price(&solo, 1 << 28, vec![Box::new(row)], &prices, LIMIT).unwrap().remove(0).answer
+    price(&solo, 1 << 28, vec![Box::new(row)], &prices, LIMIT).unwrap().rows.remove(0).answer
 }
 
 const ABOUT: About = About { name: "test", title: "test", reference: "none", claim: "none" };
@@ -108,6 +113,29 @@ fn a_row_sees_each_event_with_its_effects() {
     );
 }
 
+#[test]
+fn blocks_of_the_recorded_kernel_are_mapped() {
+    let blocks = Blocks::new(&[16, 64], &[]);
+    // 16 pages at once, 4 where a page is there already, one at a read and at the area's end.
+    let read = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER) };
+    let events = [
+        (0, map(START, 34)),
+        (0, write(START + 3)),
+        (0, read(START + 31)),
+        (0, write(START + 17)),
+        (0, write(START + 33)),
+        (0, END),
+    ];
+    let log = Log::default();
+    let solo = SoloTrace::new(Trace { blocks, ..trace(&events) });
+    let rows: Vec<Box<dyn Row>> = vec![Box::new(log.clone())];
+    price(&solo, 1 << 28, rows, &PriceSet::default(), LIMIT).unwrap();
+    assert_eq!(
+        log.0.lock().unwrap()[1..5],
+        ["Some(0) fault +0x16", "Some(0) fault +31x1", "Some(0) fault +16x4", "Some(0) fault +33x1"]
+    );
+}
+
 /// Panics, sleeps, or answers with a figure that is none.
 enum Bad {
     Panics,
@@ -142,7 +170,7 @@ fn a_bad_row_costs_its_own_answer_only() {
         vec![Box::new(Bad::Panics), Box::new(Bad::Sleeps), Box::new(Bad::Divides), Box::new(Log::default())];
     let limit = Duration::from_millis(20);
     let priced = price(&solo, 1 << 28, rows, &PriceSet::default(), limit).unwrap();
-    let answers: Vec<_> = priced.into_iter().map(|one| one.answer.unwrap_err()).collect();
+    let answers: Vec<_> = priced.rows.into_iter().map(|one| one.answer.unwrap_err()).collect();
     assert_eq!(answers[0], "it panicked at step 0: no");
     assert!(answers[1].starts_with("it took more than"), "{}", answers[1]);
     assert_eq!(answers[2], "its figure \"a share\" is NaN");

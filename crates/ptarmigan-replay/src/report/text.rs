@@ -260,6 +260,9 @@ impl PolicyReport {
         if let Some(large) = self.large_pages {
             writeln!(out, "large    {} large pages mapped by faults", Count(large))?;
         }
+        for (kib, count) in &self.blocks {
+            writeln!(out, "blocks   {} of {kib} KiB mapped by faults, as recorded", Count(*count))?;
+        }
         self.write_speed(out)?;
         if self.faults_outside + self.odd_calls > 0 {
             writeln!(

@@ -10,13 +10,14 @@ use super::watch::Watch;
 use crate::input::schedule::{Op, Program};
 use crate::input::trace::{PackedEvent, PackedKind, Trace};
 use crate::linux::{
-    CallError, HugeFaults, PAGE, begin, call, ends_unknown, follow_advice, forked, huge_only, is_found,
-    is_huge_only, refused, tables_of,
+    Blocks, CallError, HugeFaults, PAGE, begin, call, ends_unknown, follow_advice, forked, huge_only,
+    is_found, is_huge_only, refused, tables_of,
 };
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::Format;
 use ptarmigan::frames::NoFrame;
+use ptarmigan::machine::On;
 use ptarmigan::page::Level;
 use ptarmigan::space::{
     Access, Area, AreaFlags, Done, EmptyTables, FaultError, Space, SpaceMachine, SpaceMut, SpaceRef,
@@ -220,6 +221,12 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
                 Ok::<_, CallError>(())
             })??;
         }
+        let block = match result {
+            Ok(Done::Fresh) if !self.trace.blocks.is_empty() => {
+                map_block(self.trace.blocks, &mut space, on, va)?
+            }
+            _ => None,
+        };
         if M::Mmu::REFILLS && result.is_ok() {
             let hash = |entry: &dyn Fn() -> _| self.m.mmu().refill(usize::from(cpu.0), va.0, access, entry);
             match space {
@@ -230,7 +237,14 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
                 SpaceRef::Shared(space) => space.refill(on, va, access, hash)?,
             }
         }
-        self.served(result, cpu, va.0, access)
+        self.served(result, cpu, va.0, access)?;
+        if let Some((size, block)) = block {
+            self.outcome.blocks[size] += 1;
+            if let Some(watch) = &mut self.watch {
+                watch.block(block);
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -407,6 +421,34 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
             self.outcome.differing.push(Sample { event, task, own, linux, at });
         }
     }
+}
+
+/// Maps the rest of the block around the page at `va`, which has just been mapped for a write, if
+/// the recorded machine did so. Returns the size of the block, and the block.
+#[cold]
+fn map_block<F: Format, M: SpaceMachine>(
+    blocks: Blocks,
+    space: &mut SpaceRef<'_, F>,
+    on: On<'_, M>,
+    va: VirtAddr,
+) -> Result<Option<(usize, VirtRange)>, StepError> {
+    let found = space.edit(on, |edit| {
+        let area = edit.area(va)?;
+        blocks.around(&area, va.0, |range| {
+            let mut pages = 0;
+            let walked = edit.tree().walk(on, range, |_, _, _| pages += 1);
+            debug_assert!(walked.is_ok(), "the space is of this machine");
+            pages > 1
+        })
+    })?;
+    let Some((size, block)) = found else { return Ok(None) };
+    for page in (block.start..block.end).step_by(1 << PAGE).filter(|page| *page != va.0) {
+        match space.fault(on, VirtAddr(page), Access::Write) {
+            Err(FaultError::NoFrame(e)) => return Err(e.into()),
+            mapped => debug_assert!(mapped.is_ok(), "the area holds the block"),
+        }
+    }
+    Ok(Some((size, block)))
 }
 
 /// Returns the tables of a space as Linux counts them: those below the root, and the table that it

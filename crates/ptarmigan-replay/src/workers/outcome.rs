@@ -1,5 +1,5 @@
 //! The results of the workers.
-use crate::linux::CallError;
+use crate::linux::{BLOCK_SIZES, CallError};
 use ptarmigan::frames::NoFrame;
 use ptarmigan_hosted::KmapCounts;
 use ptarmigan_trace::Sampled;
@@ -30,6 +30,8 @@ pub struct Outcome {
     pub differing: Vec<Sample>,
     /// Faults that mapped a large page.
     pub large_pages: u64,
+    /// Blocks of several pages that faults mapped, by size: of 2 pages first.
+    pub blocks: [u64; BLOCK_SIZES],
     /// Large pages that were split, by all workers together.
     pub large_splits: u64,
     /// Faults that found their page mapped, with the permissions that they asked for.
@@ -84,6 +86,7 @@ impl Outcome {
             all.equal += part.equal;
             all.differing.append(&mut part.differing);
             all.large_pages += part.large_pages;
+            all.blocks.iter_mut().zip(part.blocks).for_each(|(all, part)| *all += part);
             all.found_mapped += part.found_mapped;
             all.outside += part.outside;
             all.refused += part.refused;

@@ -1,6 +1,7 @@
 //! Observers of a worker.
 use super::look::{Look, When};
 use crate::input::schedule::Op;
+use ptarmigan::addr::VirtRange;
 use ptarmigan::space::{Access, Done};
 
 /// Observes the operations of one worker.
@@ -25,6 +26,9 @@ pub trait Watch {
 
     /// A fault on `cpu` has been served.
     fn served(&mut self, _cpu: usize, _va: u64, _access: Access, _done: Done) {}
+
+    /// That fault has mapped all of a block of pages.
+    fn block(&mut self, _block: VirtRange) {}
 
     /// The operation at index `at` of the program is done.
     fn done(&mut self, _at: usize) {}

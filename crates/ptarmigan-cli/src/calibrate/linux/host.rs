@@ -3,9 +3,9 @@ use std::io;
 
 use super::case::{Case, Grid};
 use super::mappings::Mappings;
-use super::neighbour::Neighbour;
 use super::random::Random;
 use super::sample::TimedFlush;
+use crate::neighbour::Neighbour;
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::clock::Clock;
 

@@ -6,7 +6,7 @@
 //! * `random`: numbers that look random.
 //! * `case`: the cases that are timed.
 //! * `sample`: taking the time of all cases, on anything that flushes.
-//! * `mappings`, `neighbour`, `host`: this host, as something that flushes.
+//! * `mappings`, `host`: this host, as something that flushes.
 //! * `ceiling`: up to how many pages its kernel flushes by name.
 //! * `process`: samples of fresh processes.
 //! * `line`, `fit`, `estimate`: from samples to the break-even.
@@ -24,7 +24,6 @@ mod fit;
 mod host;
 mod line;
 mod mappings;
-mod neighbour;
 mod picture;
 mod process;
 mod random;

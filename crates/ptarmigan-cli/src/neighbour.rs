@@ -16,14 +16,14 @@ struct NeighbourState {
 }
 
 /// A thread that runs on the second CPU until this is dropped.
-pub(super) struct Neighbour {
+pub(crate) struct Neighbour {
     shared: Arc<NeighbourState>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Neighbour {
     /// Starts the thread.
-    pub(super) fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let shared = Arc::new(NeighbourState::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().spawn(move || {
@@ -40,7 +40,7 @@ impl Neighbour {
 
     /// Returns how far the neighbour has come.
     #[inline]
-    pub(super) fn beats(&self) -> u64 {
+    pub(crate) fn beats(&self) -> u64 {
         self.shared.beats.load(Ordering::Relaxed)
     }
 
@@ -49,7 +49,7 @@ impl Neighbour {
     /// # Errors
     ///
     /// If it does not run within two seconds.
-    pub(super) fn wait(&self) -> io::Result<()> {
+    pub(crate) fn wait(&self) -> io::Result<()> {
         let (before, start) = (self.beats(), Instant::now());
         while self.beats() == before {
             if start.elapsed() > Duration::from_secs(2) {
@@ -61,7 +61,7 @@ impl Neighbour {
     }
 
     /// The error of a neighbour that does not run.
-    pub(super) fn absent() -> io::Error {
+    pub(crate) fn absent() -> io::Error {
         io::Error::new(io::ErrorKind::TimedOut, "something else has the second CPU all the time")
     }
 }
