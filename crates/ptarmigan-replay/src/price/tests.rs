@@ -8,7 +8,7 @@ use ptarmigan_trace::{CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Meth
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const START: u64 = 1 << 27;
+pub const START: u64 = 1 << 27;
 const WRITE: FaultFlags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER);
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -2,6 +2,7 @@
 pub mod blocks;
 pub mod empty_tables;
 pub mod on_demand_fork;
+pub mod shared_tables;
 
 use super::row::Row;
 
@@ -10,6 +11,7 @@ pub fn all() -> Vec<Box<dyn Row>> {
     vec![
         Box::new(blocks::Blocks::default()),
         Box::new(on_demand_fork::OnDemandFork::default()),
+        Box::new(shared_tables::SharedTables::default()),
         Box::new(empty_tables::EmptyTables::default()),
     ]
 }

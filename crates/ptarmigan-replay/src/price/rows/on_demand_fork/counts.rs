@@ -61,10 +61,13 @@ impl Counts {
     }
 
     fn fault(&mut self, moment: &Moment<'_>, space: u32, page: u64, flags: FaultFlags) {
-        let served = |effect: &Effect| if let Effect::Served(done) = effect { Some(*done) } else { None };
-        let Some(done) = moment.effects.iter().find_map(served) else { return };
-        let came = |effect: &&Effect| matches!(effect, Effect::Mapped { .. });
-        let is_new = moment.effects.iter().any(|effect| came(&effect));
+        let Some(done) = moment.served() else { return };
+        let came = |effect: &Effect| match *effect {
+            Effect::Mapped { start, pages } => Some(start..start + pages),
+            _ => None,
+        };
+        let came = moment.effects.iter().find_map(came);
+        let is_new = came.is_some();
         let protects = !is_new && matches!(done, Done::Copied | Done::Reused);
         self.protections += u64::from(protects);
         let why = match protects || flags.0 & FaultFlags::WRITE != 0 {
@@ -79,7 +82,7 @@ impl Counts {
         {
             *if lifted { &mut self.lifted } else { &mut self.spared } += 1;
         }
-        self.sharing.unprotect(space, &(page..page + 1));
+        self.sharing.unprotect(space, &came.unwrap_or(page..page + 1));
     }
 
     /// A call took pages away, brought some, or changed permissions.
