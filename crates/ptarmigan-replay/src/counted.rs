@@ -1,6 +1,6 @@
 //! Replays recordings for the tables that they make: counts and times by class of operation.
 use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
-use super::linux::RECORDED_EMPTY_TABLES;
+use super::linux::{Blocks, RECORDED_EMPTY_TABLES};
 use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
 use super::workers::job::Job;
@@ -28,6 +28,9 @@ pub struct CountedMachine {
     pub large_pages: bool,
     /// The empty tables that spaces give back.
     pub empty_tables: EmptyTables,
+    /// The blocks of pages that a fault on anonymous memory maps; `None`: those of the recorded
+    /// machine.
+    pub blocks: Option<Blocks>,
 }
 
 impl CountedMachine {
@@ -41,6 +44,7 @@ impl CountedMachine {
             costs: CostModel::LINUX,
             large_pages: false,
             empty_tables: RECORDED_EMPTY_TABLES,
+            blocks: None,
         }
     }
 }
@@ -105,7 +109,8 @@ impl SoloTrace {
         let lists = ListsConfig { magazine: on.magazine, fixed_budget: on.budget, ..setup.lists };
         let tlb = TlbConfig { costs: on.costs, ..setup.tlb };
         let CountedMachine { large_pages, empty_tables, .. } = *on;
-        let job = Job { large_pages, empty_tables, ..setup.job };
+        let blocks = on.blocks.unwrap_or(setup.job.blocks);
+        let job = Job { large_pages, empty_tables, blocks, ..setup.job };
         let setup = Setup { job, lists, tlb, ..setup };
         let fresh = setup.fresh()?;
         let tables = TableCounts::new(fresh.host().frames(), on.large_pages);

@@ -3,9 +3,9 @@ use super::document::{RowPrice, TracePrices};
 use crate::csv;
 use crate::paragraphs::Paragraphs;
 use ptarmigan_replay::model::page_prices::PagePrices;
-use ptarmigan_replay::price::Row;
-use ptarmigan_term::Time;
+use ptarmigan_replay::price::{Judgement, Row};
 use ptarmigan_term::words::several;
+use ptarmigan_term::{Count, Time};
 use std::fmt::Write as _;
 
 /// Lists the proposals.
@@ -59,6 +59,9 @@ pub fn words(trace: &TracePrices, prices: &PagePrices, first: bool) -> String {
         };
         out.add(0, &format!("{}. {}: {}. {saved}.", number + 1, row.name, row.title));
         out.add(3, &row.answer.counted);
+        if let Some(judgement) = &row.answer.judgement {
+            out.add(3, &replayed(judgement));
+        }
         out.add(3, &format!("Cost: {}", row.answer.cost));
         out.add(3, &format!("When not: {}", row.answer.when_not));
         out.add(3, &format!("Today: {}", row.answer.today));
@@ -72,6 +75,14 @@ pub fn words(trace: &TracePrices, prices: &PagePrices, first: bool) -> String {
         }
     }
     out.finish()
+}
+
+/// Says what a replay with the mechanism had.
+fn replayed(judgement: &Judgement) -> String {
+    let Judgement { what, counted, replayed } = judgement;
+    let [replayed, counted] = [*replayed, *counted].map(|figure| Count(figure.round().max(0.0) as u64));
+    let apart = judgement.error() * 100.0;
+    format!("Replayed: {replayed} {what} where {counted} are counted ({apart:.1} % apart).")
 }
 
 /// Returns sentences about what is missing from the recording.

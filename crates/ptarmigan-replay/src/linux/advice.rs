@@ -10,7 +10,7 @@ use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Advice, Area, AreaFlags, SpaceMachine, SpaceMut};
 
 /// Numbers of advice that the C library's headers lack.
-const DONTNEED_LOCKED: i32 = 24;
+pub const DONTNEED_LOCKED: i32 = 24;
 const GUARD_INSTALL: i32 = 102;
 const GUARD_REMOVE: i32 = 103;
 

@@ -13,6 +13,7 @@ mod options;
 mod pieces;
 mod tags;
 
+pub use advice::DONTNEED_LOCKED;
 pub use blocks::{Blocks, SIZES as BLOCK_SIZES};
 pub use calls::{SPLIT, call, ends_unknown, follow_advice, forked, is_found, tables_of};
 pub use error::CallError;

@@ -53,6 +53,24 @@ pub struct Figure {
     pub unit: &'static str,
 }
 
+/// A figure that a replay with the mechanism has, beside the same one as a row has counted it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// What it counts, in the plural: `faults saved`.
+    pub what: &'static str,
+    /// As counted.
+    pub counted: f64,
+    /// As replayed.
+    pub replayed: f64,
+}
+
+impl Judgement {
+    /// Returns the part by which the counted figure is off; 0 if both are 0.
+    pub fn error(&self) -> f64 {
+        (self.counted - self.replayed).abs() / self.replayed.abs().max(1.0)
+    }
+}
+
 /// What a proposal would do for a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Answer {
@@ -68,6 +86,9 @@ pub struct Answer {
     pub figures: Vec<Figure>,
     /// The work that is saved.
     pub savings: Vec<Saving>,
+    /// The verdict of a replay, where the library has the mechanism.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
 }
 
 impl Answer {

@@ -50,14 +50,14 @@ impl Guarded {
     }
 
     /// Asks for the answer.
-    pub fn answer(mut self, whole: &Whole<'_>) -> Priced {
+    pub fn answer(mut self, whole: &Whole<'_>) -> (Box<dyn Row>, Priced) {
         let about = self.row.about();
         let answer = match self.failed.take() {
             Some(why) => Err(why),
             None => catch_unwind(AssertUnwindSafe(|| self.row.answer(whole)))
                 .unwrap_or_else(|panic| Err(format!("it panicked at the end: {}", said(&*panic)))),
         };
-        Priced { about, answer: answer.and_then(finite) }
+        (self.row, Priced { about, answer: answer.and_then(finite) })
     }
 }
 

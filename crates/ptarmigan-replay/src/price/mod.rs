@@ -30,7 +30,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Figure, Priced, Saving, Unit};
+pub use answer::{Answer, Figure, Judgement, Priced, Saving, Unit};
 pub use kernel::KernelTime;
 pub use moment::{Effect, Moment};
 pub use page_sets::PageSets;

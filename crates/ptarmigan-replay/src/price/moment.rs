@@ -37,6 +37,14 @@ pub enum Effect {
         /// How many.
         pages: u64,
     },
+    /// All pages of a range went, those that were not mapped as well: a row may have thought of
+    /// them. Comes before the effects on the pages that were mapped.
+    Emptied {
+        /// The first page.
+        start: u64,
+        /// How many.
+        pages: u64,
+    },
     /// Pages are not mapped any more. Those of a space that ends are not listed.
     Unmapped {
         /// The first page.

@@ -2,10 +2,11 @@
 use super::moment::{Effect, Moment};
 use crate::pages::{REGION, RegionPages};
 use foldhash::{HashMap, HashMapExt};
+use ptarmigan_trace::Kind;
 
 /// `N` sets of pages for each space.
 ///
-/// Pages leave all sets when they are unmapped, and move along when they are. A copy of a space
+/// Pages leave all sets when they go, mapped or not, and move along when they are. A copy of a space
 /// begins with the sets of its parent, in the tables that a fork copies.
 pub struct PageSets<const N: usize> {
     spaces: HashMap<u32, HashMap<u64, [RegionPages; N]>>,
@@ -32,11 +33,21 @@ impl<const N: usize> PageSets<N> {
     /// Follows an event.
     pub fn follow(&mut self, moment: &Moment<'_>) {
         let Some(space) = moment.space else { return };
+        if let Kind::Mremap { from, old_pages, to, new_pages, .. } = moment.event.kind
+            && from != to
+            && moment.view.is_some()
+        {
+            // What was at the new place is gone, and all that moves comes along, mapped or not.
+            self.unmap(space, to, new_pages);
+            self.relocate(space, from, to, old_pages.min(new_pages));
+            return self.unmap(space, from, old_pages);
+        }
         let mut copy = None;
         for effect in moment.effects {
             match *effect {
-                Effect::Unmapped { start, pages } => self.unmap(space, start, pages),
-                Effect::Moved { from, to, pages } => self.relocate(space, from, to, pages),
+                Effect::Emptied { start, pages } | Effect::Unmapped { start, pages } => {
+                    self.unmap(space, start, pages);
+                }
                 Effect::Forked { child } => copy = Some(child),
                 Effect::TableCopied { start, .. } => {
                     if let (Some(child), Some(sets)) = (copy, self.get(space, start).copied()) {
@@ -63,13 +74,14 @@ impl<const N: usize> PageSets<N> {
     }
 
     fn relocate(&mut self, space: u32, from: u64, to: u64, pages: u64) {
-        for (old, new) in (from..from.saturating_add(pages)).zip(to..) {
-            let Some(sets) = self.get(space, old).copied() else { continue };
-            for (n, set) in sets.iter().enumerate().filter(|(_, set)| set.has(old)) {
-                debug_assert!(set.has(old));
-                self.table(space, new)[n].add(new);
+        let range = from..from.saturating_add(pages);
+        for region in from / REGION..range.end.div_ceil(REGION) {
+            let Some(sets) = self.get(space, region * REGION).copied() else { continue };
+            for (n, set) in sets.into_iter().enumerate() {
+                for page in set.within(region, range.clone()) {
+                    self.table(space, page - from + to)[n].add(page - from + to);
+                }
             }
         }
-        self.unmap(space, from, pages);
     }
 }

@@ -1,5 +1,5 @@
 //! The pages that an event may map or unmap.
-use crate::linux::PAGE;
+use crate::linux::{DONTNEED_LOCKED, PAGE};
 use crate::workers::look::Look;
 use ptarmigan::addr::VirtRange;
 use ptarmigan_trace::{AreaKind, FailedCall, Kind};
@@ -35,4 +35,24 @@ pub fn reach(kind: &Kind, space: &dyn Look, locks: bool) -> [Option<VirtRange>; 
         }
         _ => [None, None],
     }
+}
+
+/// Returns the pages that a call takes away whether they are mapped or not, first and length, of
+/// the `ranges` that it reaches.
+pub fn emptied(kind: &Kind, ranges: [Option<VirtRange>; 2]) -> Option<(u64, u64)> {
+    let pages = |range: VirtRange| (range.start >> PAGE, range.len() >> PAGE);
+    let found = match *kind {
+        Kind::Munmap { start, pages } | Kind::Mmap { start, pages, .. } => Some((start, pages)),
+        Kind::Madvise { start, pages, advice } => {
+            let gives = [libc::MADV_DONTNEED, DONTNEED_LOCKED, libc::MADV_REMOVE];
+            gives.contains(&i32::from(advice)).then_some((start, pages))
+        }
+        Kind::Brk { .. } => ranges[0].filter(|range| range.end < u64::MAX).map(pages),
+        Kind::Mremap { from, old_pages, to, new_pages, .. } if from == to => {
+            Some((from.saturating_add(new_pages), old_pages.saturating_sub(new_pages)))
+        }
+        Kind::Mremap { to, new_pages, .. } => Some((to, new_pages)),
+        _ => None,
+    };
+    found.filter(|(_, pages)| *pages > 0)
 }

@@ -1,7 +1,8 @@
 //! The trait of a proposal.
-use super::answer::Answer;
+use super::answer::{Answer, Judgement};
 use super::moment::Moment;
 use super::run::Whole;
+use crate::counted::{CountedMachine, CountedRun};
 
 /// What a proposal is, whoever made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,18 @@ pub trait Row: Send {
 
     /// An event has been replayed, with these effects.
     fn event(&mut self, moment: &Moment<'_>);
+
+    /// Returns the machine on which a replay judges the answer, made of the usual one, where the
+    /// library has the mechanism of the proposal. Asked for after [`answer`](Self::answer).
+    fn machine(&self, _usual: CountedMachine) -> Option<CountedMachine> {
+        None
+    }
+
+    /// Returns what the replay on that machine says, beside the same figure as counted. Where they
+    /// differ, the replay is right.
+    fn judge(&self, _usual: &CountedRun, _changed: &CountedRun) -> Option<Judgement> {
+        None
+    }
 
     /// Answers, at the end of the recording.
     ///

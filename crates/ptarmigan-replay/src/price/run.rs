@@ -5,6 +5,7 @@ use super::kernel::KernelTime;
 use super::row::Row;
 use super::shown::Rows;
 use super::tables::TableEffects;
+use crate::counted::CountedMachine;
 use crate::flushes::{FlushSurvey, LinuxFlushes};
 use crate::input::trace::Trace;
 use crate::model::page_prices::PriceSet;
@@ -14,6 +15,7 @@ use crate::setup::SoloTrace;
 use crate::workers::job::quietly;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::Delivery;
 use ptarmigan_term::{Context, Failure};
 use std::time::Duration;
@@ -54,6 +56,30 @@ pub struct Pricing {
     pub forks: u64,
     /// Spaces.
     pub spaces: u64,
+}
+
+/// Replays the recording for each row that a replay can judge.
+fn judged(
+    solo: &SoloTrace,
+    usual: CountedMachine,
+    rows: Vec<(Box<dyn Row>, Priced)>,
+) -> Result<Vec<Priced>, Failure> {
+    let clock = Clock::calibrate();
+    let mut before = None;
+    let mut all = Vec::new();
+    for (row, mut priced) in rows {
+        if let Ok(answer) = &mut priced.answer
+            && let Some(machine) = row.machine(usual)
+        {
+            let before = match &before {
+                Some(before) => before,
+                None => before.insert(solo.count(&usual, clock)?),
+            };
+            answer.judgement = row.judge(before, &solo.count(&machine, clock)?);
+        }
+        all.push(priced);
+    }
+    Ok(all)
 }
 
 /// Levels of tables, at the most.
@@ -99,6 +125,7 @@ pub fn price(
     let (rows, whole) = watch.finish();
     let kernel = KernelTime::of(&whole);
     let Whole { faults, forks, spaces, .. } = whole;
-    let rows = quietly(|| rows.into_iter().map(|row| row.answer(&whole)).collect())?;
+    let answered = || rows.into_iter().map(|row| row.answer(&whole)).collect::<Vec<_>>();
+    let rows = judged(solo, CountedMachine::usual(memory), quietly(answered)?)?;
     Ok(Pricing { rows, kernel, faults, forks, spaces: spaces.0 })
 }

@@ -2,7 +2,7 @@
 use super::changes::changes;
 use super::guard::{Guarded, Show};
 use super::moment::{Effect, Moment};
-use super::reach::reach;
+use super::reach::{emptied, reach};
 use super::run::{LEVELS, Whole};
 use super::tables::TableEffects;
 use crate::flushes::Flushes;
@@ -246,6 +246,9 @@ impl<'a> Rows<'a> {
                     range.into_iter().for_each(|range| view.mapped(range, &mut |run| runs.push(run)));
                     runs
                 });
+                if let Some((start, pages)) = emptied(&kind, ranges) {
+                    self.effects.push(Effect::Emptied { start, pages });
+                }
                 changes(&kind, &self.mapped, &now, &mut |effect| self.effects.push(effect));
             }
             _ => {}

@@ -54,6 +54,8 @@ pub struct Engine<'a, 'w, F: Format, M> {
     pub large_pages: bool,
     /// The empty tables that spaces give back.
     pub empty_tables: EmptyTables,
+    /// The blocks of pages that a fault on anonymous memory maps.
+    pub blocks: Blocks,
     /// The observer, if there is one.
     pub watch: Option<&'w mut (dyn Watch + Send + 'w)>,
     /// The results so far.
@@ -222,9 +224,7 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
             })??;
         }
         let block = match result {
-            Ok(Done::Fresh) if !self.trace.blocks.is_empty() => {
-                map_block(self.trace.blocks, &mut space, on, va)?
-            }
+            Ok(Done::Fresh) if !self.blocks.is_empty() => map_block(self.blocks, &mut space, on, va)?,
             _ => None,
         };
         if M::Mmu::REFILLS && result.is_ok() {

@@ -8,7 +8,7 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watches;
 use crate::input::schedule::{Program, Schedule};
 use crate::input::trace::Trace;
-use crate::linux::{RECORDED_EMPTY_TABLES, begin};
+use crate::linux::{Blocks, RECORDED_EMPTY_TABLES, begin};
 use ptarmigan::format::Format;
 use ptarmigan::machine::On;
 use ptarmigan::space::{EmptyTables, Space};
@@ -38,6 +38,8 @@ pub struct Job<'a> {
     pub large_pages: bool,
     /// The empty tables that spaces give back.
     pub empty_tables: EmptyTables,
+    /// The blocks of pages that a fault on anonymous memory maps.
+    pub blocks: Blocks,
 }
 
 /// The time that a job took.
@@ -66,10 +68,19 @@ struct WorkerResult {
 }
 
 impl<'a> Job<'a> {
-    /// Makes the job of one copy, which ends when memory runs out.
+    /// Makes the job of one copy, which ends when memory runs out. It maps blocks as the recorded
+    /// machine did.
     pub fn new(trace: &'a Trace, schedule: &'a Schedule) -> Self {
-        let empty_tables = RECORDED_EMPTY_TABLES;
-        Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0, large_pages: false, empty_tables }
+        Job {
+            trace,
+            schedule,
+            copies: 1,
+            keep_going: false,
+            idle_zero: 0,
+            large_pages: false,
+            empty_tables: RECORDED_EMPTY_TABLES,
+            blocks: trace.blocks,
+        }
     }
 
     /// Returns the number of logical CPUs.
@@ -205,6 +216,7 @@ impl<'a> Job<'a> {
                         idle_zero: self.idle_zero,
                         large_pages: self.large_pages,
                         empty_tables: self.empty_tables,
+                        blocks: self.blocks,
                         watch,
                         outcome: Outcome::default(),
                     };

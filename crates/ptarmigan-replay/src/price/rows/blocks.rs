@@ -5,8 +5,9 @@
 //! the aligned block around it if the block lies in one area and none of its pages is there yet;
 //! otherwise it fills the page alone. A read maps the page of zeros, by itself. A fork shares a
 //! block's pages one by one, and a write copies one of them.
-use crate::linux::PAGE;
-use crate::price::{About, Answer, Effect, Moment, PageSets, Row, Unit, Whole};
+use crate::counted::{CountedMachine, CountedRun};
+use crate::linux::{Blocks, HugeFaults, PAGE};
+use crate::price::{About, Answer, Effect, Judgement, Moment, PageSets, Row, Unit, Whole};
 use foldhash::HashMap;
 use ptarmigan::space::{AreaFlags, Done};
 use ptarmigan_term::Count;
@@ -45,10 +46,12 @@ impl Default for Sums {
 
 /// Blocks of eight sizes.
 #[derive(Default)]
-pub struct Blocks {
+pub struct BlockSizes {
     /// By size: the pages that are there, and those of them that a write would still copy.
     sets: PageSets<{ 2 * SIZES }>,
     programs: HashMap<u32, Sums>,
+    /// The size of the answer: pages in a block, and faults that it saves.
+    best: (u64, u64),
 }
 
 /// Returns the size as Linux writes it: `64K`.
@@ -57,7 +60,7 @@ fn name(pages: u64) -> String {
     if kib < 1024 { format!("{kib}K") } else { format!("{}M", kib >> 10) }
 }
 
-impl Blocks {
+impl BlockSizes {
     /// A fault has been served; `mapped` says whether its page was not there before.
     fn fault(&mut self, moment: &Moment<'_>, space: u32, page: u64, (done, mapped): (Done, bool)) {
         let Some(area) = moment.view.and_then(|view| view.area(page << PAGE)) else { return };
@@ -109,7 +112,7 @@ impl Blocks {
     }
 }
 
-impl Row for Blocks {
+impl Row for BlockSizes {
     fn about(&self) -> About {
         About {
             name: "blocks",
@@ -141,8 +144,25 @@ impl Row for Blocks {
         }
     }
 
+    fn machine(&self, usual: CountedMachine) -> Option<CountedMachine> {
+        let blocks = Blocks::new(&[self.best.0 << PAGE >> 10], &[]);
+        // One of 2 MiB is a large page.
+        (!blocks.is_empty()).then_some(CountedMachine { blocks: Some(blocks), ..usual })
+    }
+
+    fn judge(&self, usual: &CountedRun, changed: &CountedRun) -> Option<Judgement> {
+        let replayed = changed.found_mapped as f64 - usual.found_mapped as f64;
+        Some(Judgement { what: "faults saved", counted: self.best.1 as f64, replayed })
+    }
+
     fn answer(&mut self, whole: &Whole<'_>) -> Result<Answer, String> {
         let all = self.sum();
+        let trace = whole.trace;
+        if trace.huge == HugeFaults::Always || !trace.blocks.is_empty() {
+            return Err("the recorded machine filled blocks or huge pages by itself, so that the \
+                        recording lacks the faults; record with them off, or with madvise"
+                .to_owned());
+        }
         if all.faults == 0 {
             return Err("no fault on anonymous memory is in the recording".to_owned());
         }
@@ -162,6 +182,7 @@ impl Row for Blocks {
         };
         let best = all.sizes.iter().max_by(|a, b| value(a).0.total_cmp(&value(b).0));
         let best = best.copied().unwrap_or_default();
+        self.best = (best.pages, all.faults - best.faults);
         let most = all.sizes[SIZES - 1];
         answer.savings = value(&best).1;
         let kib = best.pages << PAGE >> 10;

@@ -4,14 +4,17 @@
 //! Linux 6.14 gives back a leaf table if one `madvise(MADV_DONTNEED)` covers its whole span, and
 //! the replay does so, too. A table whose pages go by smaller calls stays, although it is empty.
 //! The row counts both kinds, and the tables that a program fills again: giving these back costs a
-//! table that is made again. A replay with `--empty-tables freed` gives all of them back.
+//! table that is made again. A replay with `--empty-tables freed` gives all of them back, and
+//! judges the tables that are made again.
 mod gone;
 #[cfg(test)]
 mod tests;
 
+use crate::counted::{CountedMachine, CountedRun};
 use crate::pages::REGION;
-use crate::price::{About, Answer, Effect, Moment, Row, Unit, Whole, entries, regions};
+use crate::price::{About, Answer, Effect, Judgement, Moment, Row, Unit, Whole, entries, regions};
 use gone::{EmptyRegions, Table};
+use ptarmigan::space::EmptyTables as Rule;
 use ptarmigan_term::{Count, words::several};
 use ptarmigan_trace::Kind;
 use std::collections::BTreeSet;
@@ -93,6 +96,17 @@ impl Row for EmptyTables {
                 _ => {}
             }
         }
+    }
+
+    fn machine(&self, usual: CountedMachine) -> Option<CountedMachine> {
+        Some(CountedMachine { empty_tables: Rule::Freed, ..usual })
+    }
+
+    fn judge(&self, usual: &CountedRun, changed: &CountedRun) -> Option<Judgement> {
+        // A fork does not copy a table that is not there.
+        let counted = self.refilled as f64 - self.copied as f64;
+        let replayed = changed.leaves_made as f64 - usual.leaves_made as f64;
+        Some(Judgement { what: "more leaf tables made", counted, replayed })
     }
 
     fn answer(&mut self, whole: &Whole<'_>) -> Result<Answer, String> {

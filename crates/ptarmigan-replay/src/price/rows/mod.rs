@@ -9,7 +9,7 @@ use super::row::Row;
 /// Returns all rows.
 pub fn all() -> Vec<Box<dyn Row>> {
     vec![
-        Box::new(blocks::Blocks::default()),
+        Box::new(blocks::BlockSizes::default()),
         Box::new(on_demand_fork::OnDemandFork::default()),
         Box::new(shared_tables::SharedTables::default()),
         Box::new(empty_tables::EmptyTables::default()),

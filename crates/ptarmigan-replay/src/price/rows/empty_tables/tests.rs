@@ -1,10 +1,8 @@
 //! Recordings that pin the counts, and replays that give the tables back.
 use super::*;
-use crate::counted::{CountedMachine, CountedRun};
 use crate::price::tests::{END, START, answer, map, write};
 use crate::price::{Figure, price};
 use crate::setup::SoloTrace;
-use ptarmigan::space::EmptyTables as Rule;
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_trace::CloneKind;
 use std::path::Path;
@@ -72,12 +70,15 @@ fn replays_with_other_rules_agree_with_the_counts() {
     let prices = Default::default();
     let rows: Vec<Box<dyn Row>> = vec![Box::new(EmptyTables::default())];
     let priced = price(&solo, MEMORY, rows, &prices, Duration::from_secs(600)).unwrap();
-    let figures = values(&priced.rows[0].answer.as_ref().unwrap().figures);
+    let answer = priced.rows[0].answer.as_ref().unwrap();
+    let figures = values(&answer.figures);
     let [emptied, refilled, copied, peak, _, _, again] = figures;
     assert_eq!([emptied, refilled, peak], [375.0, 126.0, 37.0]);
     let more = |run: CountedRun, than: CountedRun| run.leaves_made as f64 - than.leaves_made as f64;
     // A table that is not there is not copied by a fork either.
-    assert_eq!(more(freed, covered), refilled - copied);
+    let judged = Judgement { what: "more leaf tables made", counted: refilled - copied, replayed: 113.0 };
+    assert_eq!(answer.judgement, Some(judged));
+    assert_eq!([judged.counted, more(freed, covered)], [113.0; 2]);
     assert_eq!(more(covered, kept), again);
     // Tables of upper levels go, too; others would go later, when their areas do.
     let gone = freed.freed_by_calls() as f64 - covered.freed_by_calls() as f64;
