@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(feature = "formats")]
 mod formats;
 
-const SHIPPED: [&str; 4] = ["fixture", "rustc", "configure", "compile"];
+const SHIPPED: [&str; 5] = ["fixture", "rustc", "configure", "compile", "linux-build"];
 
 fn shipped(name: &str) -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("traces/{name}.ptrace"));

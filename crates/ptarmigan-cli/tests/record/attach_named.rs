@@ -34,6 +34,8 @@ fn a_process_whose_threads_keep_starting_programs_is_recorded() {
         };
         let (inspect, advise) = (says(&["inspect"]), says(&["advise"]));
         let missing = r.programs.unrecorded > 0;
+        let noted: u64 = r.unread.iter().map(|row| row.programs).sum();
+        assert_eq!(noted, r.programs.unrecorded, "{method}: each has a note");
         assert_eq!(inspect.contains("recorded; the others ended"), missing, "{method}: {inspect}");
         assert_eq!(advise.contains("nothing is known of the others"), missing, "{method}: {advise}");
         assert!(!missing || inspect.contains(&part), "{method}: {inspect}");

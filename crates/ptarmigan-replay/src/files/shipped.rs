@@ -5,9 +5,10 @@
 pub static COMPILE: &[u8] = include_bytes!("../../traces/compile.ptrace");
 
 /// All recordings with their names, the compile first.
-pub static SHIPPED: [(&str, &[u8]); 4] = [
+pub static SHIPPED: [(&str, &[u8]); 5] = [
     ("compile", COMPILE),
     ("configure", include_bytes!("../../traces/configure.ptrace")),
     ("rustc", include_bytes!("../../traces/rustc.ptrace")),
+    ("linux-build", include_bytes!("../../traces/linux-build.ptrace")),
     ("fixture", include_bytes!("../../traces/fixture.ptrace")),
 ];
