@@ -5,7 +5,9 @@ pub mod bench;
 pub mod calibrate;
 pub mod cli;
 mod csv;
+mod inputs;
 pub mod inspect;
+mod markdown;
 #[cfg(target_os = "linux")]
 mod neighbour;
 mod page_prices;

@@ -1,4 +1,5 @@
 //! The options of `ptarmigan advise`.
+use crate::inputs::has_standard_input;
 use ptarmigan_replay::{Trace, parse_memory};
 use ptarmigan_term::Failure;
 use std::path::{Path, PathBuf};
@@ -80,10 +81,7 @@ impl AdviseArgs {
                 "--arch chooses the machine for a kernel; give --for kernel or --for both, too",
             ));
         }
-        let inputs = self.traces.iter().chain(&self.check);
-        if inputs.filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(Failure::new("- twice: standard input has one trace"));
-        }
+        has_standard_input(self.traces.iter().chain(&self.check))?;
         match (&self.check, self.traces.as_slice()) {
             (Some(_), _) if self.whom == Whom::Kernel => {
                 Err(Failure::new("--check compares recordings of a program; leave --for kernel out"))

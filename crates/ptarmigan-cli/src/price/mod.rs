@@ -11,6 +11,7 @@ mod text;
 
 pub use args::PriceArgs;
 
+use crate::inputs::has_standard_input;
 use crate::page_prices;
 use document::{PriceDocument, TracePrices};
 use ptarmigan_replay::model;
@@ -25,13 +26,14 @@ use std::time::Duration;
 /// Prints the price of each proposal for each trace.
 ///
 /// # Errors
-/// If a trace or a cost model cannot be read, memory runs out, or a proposal is not known: then
-/// the others are printed nevertheless.
+/// If a trace or a cost model cannot be read, standard input is named twice, memory runs out, or a
+/// proposal is not known: then the others are printed nevertheless.
 pub fn run(args: &PriceArgs) -> Result<ExitCode, Failure> {
     if args.list {
         print::stdout(&text::list(&price::all()))?;
         return Ok(ExitCode::SUCCESS);
     }
+    has_standard_input(&args.traces)?;
     let unknown = unknown(&args.only);
     if !unknown.is_empty() && rows(&args.only).is_empty() {
         return Err(Failure::new(unknown.join("; ")));

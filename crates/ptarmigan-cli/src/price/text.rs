@@ -1,6 +1,7 @@
 //! Prints the prices of proposals: in words, as CSV, as Markdown.
 use super::document::{RowPrice, TracePrices};
 use crate::csv;
+use crate::markdown;
 use crate::paragraphs::Paragraphs;
 use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_replay::price::{Judgement, Row};
@@ -53,6 +54,7 @@ pub fn words(trace: &TracePrices, prices: &PagePrices, first: bool) -> String {
     for (number, row) in trace.answered.iter().enumerate() {
         out.gap();
         let saved = match row.share {
+            None if row.answer.savings.is_empty() => "Saves no work that has a price".to_owned(),
             None => "No price".to_owned(),
             Some(part) if part < 0.0 => format!("Costs {} of the time", share(row).trim_start_matches('-')),
             Some(_) => format!("Saves {} of the time", share(row)),
@@ -114,20 +116,20 @@ pub fn csv(trace: &TracePrices, first: bool) -> String {
 
 /// Returns a table in Markdown.
 pub fn markdown(trace: &TracePrices, first: bool) -> String {
-    let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;").replace(['\n', '\r'], " ");
     let mut text = if first { String::new() } else { "\n".to_owned() };
-    let _ = write!(text, "## {}\n\n", cell(&trace.name));
+    let _ = write!(text, "## {}\n\n", markdown::text(&trace.name));
     for remark in remarks(trace) {
-        let _ = write!(text, "{remark}\n\n");
+        let _ = write!(text, "{}\n\n", markdown::text(&remark));
     }
     text.push_str("| proposal | saves | counted | cost | when not | today |\n|---|---|---|---|---|---|\n");
     for row in &trace.answered {
         let RowPrice { name, answer, .. } = row;
-        let cells = [&answer.counted, &answer.cost, &answer.when_not, &answer.today].map(|text| cell(text));
+        let cells =
+            [&answer.counted, &answer.cost, &answer.when_not, &answer.today].map(|text| markdown::text(text));
         let _ = writeln!(text, "| {name} | {} | {} |", share(row), cells.join(" | "));
     }
     for refused in &trace.refused {
-        let _ = writeln!(text, "| {} | – | {} | – | – | – |", refused.name, cell(&refused.reason));
+        let _ = writeln!(text, "| {} | – | {} | – | – | – |", refused.name, markdown::text(&refused.reason));
     }
     text
 }

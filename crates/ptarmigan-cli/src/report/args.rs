@@ -1,4 +1,5 @@
 //! The options of `ptarmigan report`.
+use crate::inputs::has_standard_input;
 use ptarmigan::params::{Params, UserPte};
 use ptarmigan_linux::Trim;
 use ptarmigan_replay::{Choice, PolicyName, parse_memory};
@@ -62,11 +63,7 @@ impl ReportArgs {
     /// # Errors
     /// If options contradict each other.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let from_input = self.traces.iter().filter(|path| path.as_os_str() == "-").count();
-        if from_input > 1 {
-            return Err(Failure::new("- twice: standard input has one trace"));
-        }
-        if from_input > 0 && !self.userpte.is_empty() {
+        if has_standard_input(&self.traces)? && !self.userpte.is_empty() {
             return Err(Failure::new(
                 "--userpte reads the trace again, which standard input cannot do: name a file",
             ));
