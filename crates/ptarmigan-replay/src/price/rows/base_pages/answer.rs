@@ -56,8 +56,8 @@ pub fn of(
         Count(kib(at_once, 1)),
     );
     answer.when_not = format!(
-        "64K clears or copies {:.2} pages for each one now; {} stay. A program that asks for areas by 4 KiB \
-         gets {:.1} % more addresses, and must be built for it.",
+        "64K clears or copies {:.2} pages for each one now, and leaves {}. A program that asks for areas by \
+         4 KiB gets {:.1} % more addresses, and must be built for it.",
         ratio(&sizes[1]),
         several(sizes[1].faults, "fault"),
         percent(sizes[1].mapped - now.mapped, now.mapped),

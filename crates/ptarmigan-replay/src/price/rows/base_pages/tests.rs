@@ -25,7 +25,11 @@ fn pages_that_share_one_fault_once() {
     assert_eq!(values(&found, "KiB of tables at once"), [48.0, 192.0]);
     // 18 pages are rounded up to 20 and to 32.
     assert_eq!(values(&found, "padding of areas"), [200.0 / 18.0, 1400.0 / 18.0]);
-    assert!(found.when_not.contains("6.40 pages for each one now; 2 faults stay"), "{}", found.when_not);
+    assert!(
+        found.when_not.contains("6.40 pages for each one now, and leaves 2 faults"),
+        "{}",
+        found.when_not
+    );
 }
 
 #[test]
