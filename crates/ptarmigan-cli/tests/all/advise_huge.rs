@@ -217,7 +217,7 @@ fn a_few_pages_are_advice_if_their_calls_take_much_of_the_time() {
 
 /// Returns a cost model with prices of pages: a first write to a huge page takes as long as `huge`
 /// of those to small ones.
-fn model(huge: f64, changed: impl FnOnce(&mut Value)) -> Temporary {
+pub fn model(huge: f64, changed: impl FnOnce(&mut Value)) -> Temporary {
     let unit =
         |fresh: f64| json!({ "fresh": fresh, "forked": 1.0, "dropped": 1.0, "freed": 1.0, "protected": 1.0 });
     let round = |fresh: f64| {

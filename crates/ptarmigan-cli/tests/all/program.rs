@@ -57,7 +57,7 @@ impl Ran {
 pub fn program(args: &[&str]) -> Command {
     let mut command = Command::new(crate::PROGRAM);
     command.args(args).stdin(Stdio::null());
-    let replays = matches!(args.first(), Some(&("replay" | "advise")));
+    let replays = matches!(args.first(), Some(&("replay" | "advise" | "price")));
     let has = |part: &str| args.iter().any(|arg| arg.contains(part));
     if replays && has("fixture.ptrace") && !["--memory", "--arch", "--params"].iter().any(|of| has(of)) {
         command.args(["--memory", "256M"]);
