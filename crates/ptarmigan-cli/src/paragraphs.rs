@@ -44,3 +44,37 @@ impl Paragraphs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paragraph(width: usize, indent: usize, text: &str) -> String {
+        let mut out = Paragraphs::new(width);
+        out.add(indent, text);
+        out.text
+    }
+
+    #[test]
+    fn lines_are_broken_between_words_and_indented() {
+        let out = paragraph(COLUMNS, 3, &"seven77 ".repeat(11));
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|line| line.starts_with("   s") && line.len() <= COLUMNS), "{out}");
+        assert_eq!(lines[0].len(), 3 + 9 * 8 - 1);
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        let out = paragraph(COLUMNS, 0, &format!("{} 12 % of it", "x".repeat(76)));
+        assert_eq!(out, format!("{}\n12 % of it\n", "x".repeat(76)));
+    }
+
+    #[test]
+    fn a_narrow_terminal_wraps_lines_and_keeps_words_whole() {
+        assert_eq!(
+            paragraph(20, 3, "MALLOC_ARENA_MAX=1, or one arena"),
+            "   MALLOC_ARENA_MAX=1,\n   or one arena\n"
+        );
+    }
+}

@@ -14,6 +14,34 @@ use ptarmigan_term::Failure;
 use ptsan::HashLayout;
 use std::path::PathBuf;
 
+/// Options of replays on policies, which `--tables` does not take.
+const OF_POLICIES: [&str; 24] = [
+    "policy",
+    "historic_lists",
+    "historic_trim",
+    "nodes",
+    "arch",
+    "hash_size",
+    "hash_layout",
+    "sanitize",
+    "seed",
+    "seeds",
+    "touch_data",
+    "idle_zero",
+    "counters",
+    "keep_going",
+    "params",
+    "model",
+    "low",
+    "kmap",
+    "asids",
+    "park",
+    "cpus",
+    "copies",
+    "save",
+    "compare",
+];
+
 /// Replay recorded programs on the library, policy against policy.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ReplayArgs {
@@ -97,6 +125,10 @@ pub struct ReplayArgs {
     /// The contents of `model`, once it is loaded.
     #[arg(skip)]
     pub(super) costs: Option<CostModel>,
+    /// Print the tables that the trace makes and frees on x86-64, one line an event, instead of
+    /// replaying on policies. A program of yours can try a policy on them.
+    #[arg(help_heading = "Output", long, value_enum, value_name = "FORMAT", conflicts_with = "json", conflicts_with_all = OF_POLICIES)]
+    pub(super) tables: Option<TableFormat>,
     #[command(flatten)]
     pub(super) high: HighArgs,
     #[command(flatten)]
@@ -174,6 +206,13 @@ impl ReplayArgs {
     pub(super) fn lists(&self, cpus: usize) -> ListsConfig {
         ListsConfig::new(cpus).with_params(&self.params.unwrap_or_default())
     }
+}
+
+/// A form of the events of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TableFormat {
+    /// Columns event, task, cpu, level (0: leaf tables), call (alloc or free), page (its number)
+    Csv,
 }
 
 fn parse_params(text: &str) -> Result<Params, String> {

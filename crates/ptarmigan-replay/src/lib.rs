@@ -23,6 +23,8 @@
 //! * `high` is high memory, if the machine has any. `mapped` replays for the frames that are mapped
 //!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * [`account`] sums up the times that a recording has.
+//! * `own_policy` replays on a policy from outside the crate.
+//! * `table_events` prints the events of tables.
 //! * `observed` replays once and writes down the lives of tables, for reports. [`flushes`]
 //!   counts flushes by cause, Linux's and the library's; `causes` names causes, and `starts`
 //!   programs.
@@ -48,6 +50,7 @@ mod mapped;
 mod memory;
 pub mod model;
 mod observed;
+mod own_policy;
 mod pages;
 mod passes;
 mod placed;
@@ -58,12 +61,13 @@ mod ranges;
 mod report;
 mod setup;
 mod starts;
+mod table_events;
 #[cfg(test)]
 mod tests;
 mod workers;
 
 pub use arch::{MachineName, PerFormat};
-pub use args::{ReplayArgs, Spread};
+pub use args::{ReplayArgs, Spread, TableFormat};
 pub use causes::Cause;
 pub use counted::{CountedMachine, CountedRun, LargeCounts};
 pub use flushes::Flushes;
@@ -72,14 +76,16 @@ pub use input::relayout::Tasks;
 pub use input::schedule::{Op, Program};
 pub use input::trace::{PackedEvent, PackedKind, Timing, Trace};
 pub use instruments::classes::OpClass;
+pub use instruments::levels::Levels;
 pub use instruments::lives::Life;
 pub use instruments::measured::LevelTimes;
-pub use linux::{HugeFaults, SPLIT, is_found};
+pub use linux::{Blocks, HugeFaults, SPLIT, is_found};
 pub use memory::{parse as parse_memory, parse_bytes};
 pub use observed::{
     Axis, FunctionWork, Mapping, MappingKind, MappingTracker, MappingWork, Observation, ObservedTrace,
     PageAt, PolicyRun, Programs, RecordedProgram, SpaceMap, Work, WorkSurvey,
 };
+pub use own_policy::{OwnLevel, Page, PolicyOptions, PolicyResult, TablePolicy, run_with};
 pub use pages::{REGION, RegionPages};
 pub use placed::{PlacedMachine, PlacedRun, PlacedTrace};
 pub use platform::{ReplayHost, WalkingMmu};
@@ -87,6 +93,7 @@ pub use policy::{Choice, PolicyName};
 pub use ranges::RangeMap;
 pub use report::{LevelReport, TruthReport};
 pub use setup::SoloTrace;
+pub use table_events::write_table_events;
 pub use workers::look::{LeafTable, Look, When};
 pub use workers::machine::{EitherMachine, ReplayMmu};
 pub use workers::watch::Watch;
@@ -124,6 +131,9 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
 /// areas do not fit, memory runs out, a policy that is not historic has a finding of the sanitizer,
 /// or a frame or an entry of the hash table is lost.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    if let Some(TableFormat::Csv) = args.tables {
+        return table_events::run(args).map(|()| ExitCode::SUCCESS);
+    }
     let args = &args.with_costs()?;
     memory::check(args.memory, args.nodes)?;
     let baseline = BaselineRun::begin(&args.baseline, "replay")?;

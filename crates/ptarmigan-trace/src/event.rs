@@ -570,9 +570,9 @@ events! {
             call: FailedCall = Variant, "the call's fields";
         } -> [call: Event, errno]
 
-        /// A fact about the recorded machine that no replay needs. Not in traces of formats 1 and
+        /// A fact about the recorded machine, which is not replayed. Not in traces of formats 1 and
         /// 2.
-        Note = 0x0e0d..=0x0e12 "note" (
+        Note = 0x0e0d..=0x0e14 "note" (
             /// The fact.
             note: Note = Variant, "the note's fields";
         ) -> [note: Fields]
@@ -701,6 +701,7 @@ values! {
     u64: n => Self::Number(n);
     bool: flag => Self::Flag(flag);
     Name: name => Self::Name(name);
+    Text: text => Self::Text(Some(text));
     Option<Text>: text => Self::Text(text);
     Option<PlaceId>: place => Self::Place(place);
     Cause: cause => Self::Word(cause.name());
@@ -709,6 +710,7 @@ values! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::more;
     use std::collections::BTreeSet;
 
     const DOCUMENT: &str = include_str!("../trace-format.md");
@@ -721,7 +723,10 @@ mod tests {
 
     /// A row of the document.
     fn line(code: u16, name: &str, fields: &[&str]) -> String {
-        let version = if Note::ROWS.iter().any(|row| row.0 == code) { "version 3: " } else { "" };
+        let version = match more::since(code as u8) {
+            since @ 3.. if Note::ROWS.iter().any(|row| row.0 == code) => format!("version {since}: "),
+            _ => String::new(),
+        };
         let fields = if fields.is_empty() { "–".to_owned() } else { fields.join("; ") };
         let name = if name == "pid" { "process number".to_owned() } else { name.replace('-', " ") };
         format!("| {} | {name} | {version}{fields} |", code & 0xff)

@@ -39,6 +39,7 @@ mod note;
 mod opening;
 mod reader;
 mod row;
+mod settings;
 mod summary;
 mod symbols;
 mod tasks;
@@ -52,10 +53,11 @@ pub use event::{
 pub use file::TraceFile;
 pub use flush::{FLUSH_REASONS, FlushEvent, FlushReason};
 pub use header::{Arch, Header, HugePages, Method, Unseen};
-pub use note::{Call, Cause, Note, Object, Runtime};
+pub use note::{Call, Cause, Note, Object, Runtime, UnreadReason};
 pub use opening::{Opening, OpeningCounts, Openings};
 pub use reader::Reader;
 pub use row::kind_index;
+pub use settings::{BlockSizes, MAX_SETTINGS, Settings};
 pub use summary::Summary;
 pub use symbols::{MAX_SYMBOLS, MAX_TEXT, Place, PlaceId, Symbols, Text};
 pub use tasks::{MAX_LIVE_TASKS, MAX_TASKS};
@@ -63,4 +65,4 @@ pub use writer::Writer;
 
 /// The version of the format that this crate writes, and the newest that it reads. It reads all
 /// before it.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;

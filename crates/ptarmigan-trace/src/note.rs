@@ -1,8 +1,8 @@
 //! Notes: how long calls took, what a process used, which mapping and which function it was.
 //!
-//! They describe the recorded machine and are not replayed. Format 3 has added them.
+//! They describe the recorded machine and are not replayed. Formats 3 and 4 have added them.
 use crate::symbols::{PlaceId, Text};
-use crate::wire::{DURATION, MAX_DURATION, NUMBER, Page, Plain, RANGE, byte};
+use crate::wire::{DURATION, MAX_DURATION, NUMBER, Page, Plain, RANGE, byte, number};
 
 codes! {
     /// A call of a task on its address space.
@@ -118,6 +118,23 @@ codes! {
     }
 }
 
+codes! {
+    /// Why a program that ran is not in the recording.
+    #[non_exhaustive]
+    pub enum UnreadReason {
+        /// It ended before it was read.
+        Ended = 0 "ended",
+        /// It changed while it was read: its mappings, or itself by a fork or another program.
+        Changed = 1 "changed",
+        /// It ran under another tracer.
+        OtherTracer = 2 "other tracer",
+        /// It has 32 bits.
+        Narrow = 3 "32 bits",
+        /// The recording ended before it was read.
+        RecordingEnded = 4 "recording ended",
+    }
+}
+
 events! {
     /// A fact about the recorded machine that no replay needs.
     pub enum Note {
@@ -188,6 +205,26 @@ events! {
             /// Nanoseconds a call.
             nanos: u64 = DURATION, "number nanoseconds";
         } -> [nanos "ns"]
+
+        /// A setting of the recorded machine: see [`Settings`](crate::Settings). All of them stand
+        /// before any other event. Not in traces of format 3.
+        Setting = 0x0e13 "setting" {
+            /// Its name. No two settings have the same.
+            name: Text = number("a setting without a name"), "*text* name";
+            /// Its value.
+            value: Text = number("a setting without a value"), "*text* value, without slashes";
+        } -> [name, value]
+
+        /// A program that ran and is not in the recording. The task is the program's, or 0 if it
+        /// has none. It may have exited. Not in traces of format 3.
+        Unread = 0x0e14 "unread" {
+            /// The program's name, if known.
+            name: Option<Text> = NUMBER, "*text* name, without slashes";
+            /// The reason.
+            why: UnreadReason = byte("an unknown reason"),
+                "byte: 0 it ended before it was read, 1 it changed meanwhile, 2 it ran under another \
+                 tracer, 3 it has 32 bits, 4 the recording ended before";
+        } -> [why, name]
     }
 }
 
@@ -202,8 +239,9 @@ impl Note {
         self.row().0
     }
 
-    /// Returns the note without names of files and functions, for a trace that is given to others.
-    /// `None` if nothing else is in it.
+    /// Returns the note without names of files, functions and programs, for a trace that is given
+    /// to others. `None` if nothing else is in it. A setting stays as it is: write its texts to the
+    /// new trace by [`Writer::setting`](crate::Writer::setting).
     #[must_use]
     pub fn without_symbols(self) -> Option<Self> {
         match self {
@@ -211,12 +249,13 @@ impl Note {
                 Some(Self::Mapped { start, pages, object, name: None })
             }
             Self::Caller { .. } => None,
+            Self::Unread { why, .. } => Some(Self::Unread { name: None, why }),
             other => Some(other),
         }
     }
 
     /// Returns whether the note may stand behind its task's exit.
     pub(crate) fn may_follow_exit(&self) -> bool {
-        matches!(self, Self::Took { call: Call::Exit, .. } | Self::Used { .. })
+        matches!(self, Self::Took { call: Call::Exit, .. } | Self::Used { .. } | Self::Unread { .. })
     }
 }

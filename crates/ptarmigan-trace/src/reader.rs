@@ -4,7 +4,7 @@ use crate::header::read_up_to;
 use crate::row::{self, END, MORE, NEW_CPU, NEW_TASK, SLOT_SHIFT, more};
 use crate::tasks::{self, Tasks};
 use crate::wire::{Bad, MAX_PAGE, NUMBER, Row, Source, unzigzag};
-use crate::{Event, Header, Kind, MAX_TEXT, Place, ReadError, Summary, Symbols, summary};
+use crate::{Event, Header, Kind, MAX_TEXT, Place, ReadError, Settings, Summary, Symbols, summary};
 use std::io::{BufRead, ErrorKind, Read};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -31,6 +31,7 @@ pub struct Reader<R: BufRead> {
     before: u64,
     tasks: Tasks,
     symbols: Symbols,
+    settings: Settings,
     cpu: u16,
     current: Vec<u32>,
     /// The time of the last time row, in microseconds.
@@ -66,6 +67,7 @@ impl<R: BufRead> Reader<R> {
             before: 0,
             tasks: Tasks::new(),
             symbols: Symbols::default(),
+            settings: Settings::default(),
             cpu: 0,
             time: 0,
             seen: Summary { tasks: 1, ..Summary::default() },
@@ -97,6 +99,13 @@ impl<R: BufRead> Reader<R> {
     #[must_use]
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
+    }
+
+    /// Returns the settings of the recorded machine that were read so far. They are the first
+    /// events of a trace.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Returns the trailer, once all events have been read without an error.
@@ -194,7 +203,7 @@ impl<R: BufRead> Reader<R> {
                     self.advance()?;
                     tag = self.byte()?;
                 }
-                symbol @ (more::TEXT | more::PLACE) if self.header.version > 2 => {
+                symbol @ (more::TEXT | more::PLACE) if self.header.version >= more::since(symbol) => {
                     self.symbol(symbol)?;
                     tag = self.byte()?;
                 }
@@ -225,7 +234,7 @@ impl<R: BufRead> Reader<R> {
         let code = match tag & 15 {
             MORE if self.header.version > 1 => {
                 let what = what.map_or_else(|| self.byte(), Ok)?;
-                if what >= more::V3 && self.header.version < 3 {
+                if self.header.version < more::since(what) {
                     return Err("an unknown kind of event".into());
                 }
                 u16::from_be_bytes([MORE, what])
@@ -238,6 +247,7 @@ impl<R: BufRead> Reader<R> {
             row::check_v1(&event)?;
         }
         row::check(&event, self.header.cpus, &self.tasks, &self.symbols)?;
+        self.settings.see(&kind, self.seen.events, &self.symbols)?;
         match kind {
             Kind::Clone { .. } => {
                 self.tasks.add(task);

@@ -12,7 +12,7 @@ pub(crate) const SLOT_SHIFT: u8 = 6;
 /// Times, in microseconds, are below this.
 pub(crate) const MAX_TIME: u64 = 1 << 52;
 
-/// The kind number of the rows that formats 2 and 3 have added. Their second byte is their own
+/// The kind number of the rows that formats 2 to 4 have added. Their second byte is their own
 /// number.
 pub(crate) const MORE: u8 = 14;
 
@@ -23,10 +23,22 @@ pub(crate) mod more {
     pub(crate) const PLACE: u8 = 12;
     /// The first that format 3 has added.
     pub(crate) const V3: u8 = TEXT;
+    /// The first that format 4 has added: a setting.
+    pub(crate) const V4: u8 = 19;
+
+    /// Returns the first version of the format that has a row of kind [`MORE`](super::MORE) with
+    /// this second byte.
+    pub(crate) const fn since(what: u8) -> u16 {
+        match what {
+            ..V3 => 2,
+            V3..V4 => 3,
+            V4.. => 4,
+        }
+    }
 }
 
 /// Returns the number of a kind in the format, which is also its index in
-/// [`Summary::by_kind`](crate::Summary::by_kind). The kinds that formats 2 and 3 have added share a
+/// [`Summary::by_kind`](crate::Summary::by_kind). The kinds that formats 2 to 4 have added share a
 /// number.
 #[must_use]
 #[inline]

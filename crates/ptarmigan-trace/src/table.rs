@@ -92,7 +92,7 @@ macro_rules! flags {
 /// } -> [start: Page, pages, prot]
 /// ```
 ///
-/// * The number is that of the row's tag. Kinds that formats 2 and 3 have added have two bytes,
+/// * The number is that of the row's tag. Kinds that formats 2 to 4 have added have two bytes,
 ///   `0x0e06`. A variant that holds another enum of events has the range of its numbers.
 /// * The fields have the order of the row. Behind one or several that are coded as a whole stand
 ///   the coding, which is a value of [`wire`](crate::wire), and the words of the document.

@@ -152,9 +152,23 @@ impl Plain for Option<Text> {
             return Err("a symbol's name that does not exist");
         }
         if self.is_some_and(|name| known.symbols.text(name).contains('/')) {
-            return Err("the name of a mapping with a path");
+            return Err("a name with a path");
         }
         Ok(())
+    }
+}
+
+impl Plain for Text {
+    fn of(number: u64) -> Option<Self> {
+        Option::<Self>::of(number).flatten()
+    }
+
+    fn number(self) -> u64 {
+        Some(self).number()
+    }
+
+    fn check(self, known: &Known<'_>) -> Result<(), &'static str> {
+        if known.symbols.has_text(Some(self)) { Ok(()) } else { Err("a text that does not exist") }
     }
 }
 

@@ -3,7 +3,7 @@ use crate::hash::HashWriter;
 use crate::row::{self, END, NEW_CPU, NEW_TASK, SLOT_SHIFT, more};
 use crate::tasks::Tasks;
 use crate::wire::{Plain, Row, Sink, zigzag};
-use crate::{Event, Header, Kind, Place, PlaceId, Summary, Symbols, Text, WriteError};
+use crate::{Event, Header, Kind, Note, Place, PlaceId, Settings, Summary, Symbols, Text, WriteError};
 use std::io::{self, Write};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -17,6 +17,7 @@ pub struct Writer<W: Write> {
     out: zstd::Encoder<'static, HashWriter<W>>,
     sink: Sink,
     symbols: Symbols,
+    settings: Settings,
     cpus: u16,
     cpu: u16,
     /// The task that each CPU ran last.
@@ -48,6 +49,7 @@ impl<W: Write> Writer<W> {
             out,
             sink: Sink { rows: Vec::with_capacity(PIECE + 128), tasks: Tasks::new(), task: 0, slot: 0 },
             symbols: Symbols::default(),
+            settings: Settings::default(),
             cpus: header.cpus,
             cpu: 0,
             current: vec![0; usize::from(header.cpus)],
@@ -117,6 +119,17 @@ impl<W: Write> Writer<W> {
         Ok(number)
     }
 
+    /// Writes a setting of the recorded machine: an event of task 0. Settings come before all other
+    /// events.
+    ///
+    /// # Errors
+    /// [`WriteError::Invalid`] if another event stands before it, or [`Settings::add`] refuses it;
+    /// the trace can continue. [`WriteError::Io`] if the output fails.
+    pub fn setting(&mut self, name: &str, value: &str) -> Result<(), WriteError> {
+        let (name, value) = (self.text(name)?, self.text(value)?);
+        self.event(&Event { task: 0, cpu: 0, kind: Kind::Note(Note::Setting { name, value }) })
+    }
+
     fn invalid(&self, what: &'static str) -> WriteError {
         WriteError::Invalid { event: self.summary.events, what }
     }
@@ -128,6 +141,7 @@ impl<W: Write> Writer<W> {
     /// and the trace can continue. [`WriteError::Io`] if the output fails.
     pub fn event(&mut self, e: &Event) -> Result<(), WriteError> {
         row::check(e, self.cpus, &self.sink.tasks, &self.symbols)
+            .and_then(|()| self.settings.see(&e.kind, self.summary.events, &self.symbols))
             .map_err(|what| WriteError::Invalid { event: self.summary.events, what })?;
         let tag_at = self.sink.rows.len();
         let (code, kind) = (e.kind.code(), row::kind_index(&e.kind));

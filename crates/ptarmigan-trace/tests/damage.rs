@@ -8,7 +8,7 @@ use forge::Parts;
 use ptarmigan_trace::{
     AreaKind, Call, Cause, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking,
     MapFlags, Method, Name, Note, Object, Place, Prot, ReadError, Reader, Runtime, Sampled, Summary,
-    TraceFile, Writer,
+    TraceFile, UnreadReason, Writer,
 };
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -75,7 +75,7 @@ fn new_events() -> Vec<Event> {
 }
 
 /// Events of format 3, with the names and the place that they refer to.
-fn newest_events(w: &mut Writer<Vec<u8>>) -> Vec<Event> {
+fn noted_events(w: &mut Writer<Vec<u8>>) -> Vec<Event> {
     let function = Some(w.text("grow(int)").expect("a name"));
     let name = Some(w.text("libexample.so.1").expect("a name"));
     let main = Place { function, module: name, line: 7, ..Place::default() };
@@ -97,6 +97,20 @@ fn newest_events(w: &mut Writer<Vec<u8>>) -> Vec<Event> {
     all
 }
 
+/// Events of format 4: settings of the machine, and programs that were not read.
+fn newest_events(w: &mut Writer<Vec<u8>>) -> Vec<Event> {
+    let mut text = |text| w.text(text).expect("a text");
+    let settings = [("enabled", "always"), ("hugepages-64kB/enabled", "inherit")]
+        .map(|(name, value)| Note::Setting { name: text(name), value: text(value) });
+    let named = Note::Unread { name: Some(text("quick")), why: UnreadReason::Ended };
+    let mut all = noted_events(w);
+    let at = |task, note| Event { task, cpu: 0, kind: Kind::Note(note) };
+    all.splice(0..0, settings.map(|note| at(0, note)));
+    all.insert(7, at(0, named));
+    all.push(at(2, Note::Unread { name: None, why: UnreadReason::RecordingEnded }));
+    all
+}
+
 fn writer() -> Writer<Vec<u8>> {
     Writer::new(Vec::new(), &Header::new("sample", 3, Method::Tracefs), 3).expect("a good header")
 }
@@ -109,6 +123,7 @@ fn sample(version: u16) -> Parts {
     let events = match version {
         1 => old_events(),
         2 => new_events(),
+        3 => noted_events(&mut w),
         _ => newest_events(&mut w),
     };
     for (n, e) in events.iter().enumerate() {
@@ -132,8 +147,8 @@ fn read_file(file: &NamedTempFile) -> Result<Vec<Event>, ReadError> {
 
 #[test]
 fn all_formats_are_read() {
-    let newest = newest_events(&mut writer());
-    for (version, events) in [(1, old_events()), (2, new_events()), (3, newest)] {
+    let (noted, newest) = (noted_events(&mut writer()), newest_events(&mut writer()));
+    for (version, events) in [(1, old_events()), (2, new_events()), (3, noted), (4, newest)] {
         let trace = sample(version).trace();
         assert_eq!(Reader::new(&trace[..]).expect("a header").header().version(), version);
         assert_eq!(read(&trace).expect("a whole trace"), events);
@@ -143,8 +158,17 @@ fn all_formats_are_read() {
 
 #[test]
 fn an_older_format_has_no_kinds_of_a_newer_one() {
-    let error = read(&sample(3).version(2).trace()).expect_err("it has newer kinds").to_string();
-    assert!(error.contains("unknown kind of event"), "{error}");
+    for (version, older) in [(3, 2), (4, 3), (4, 2)] {
+        let error =
+            read(&sample(version).version(older).trace()).expect_err("it has newer kinds").to_string();
+        assert!(error.contains("unknown kind of event"), "{error}");
+    }
+    // The other kind of format 4, without the texts of a setting before it.
+    let unread = [14, 20, 0, 0, 15];
+    let forged = Parts::new(&Header::new("unread", 1, Method::Synthetic), &unread).version(3);
+    assert!(
+        matches!(read(&forged.trace()), Err(ReadError::Damaged { what, .. }) if what.contains("unknown kind"))
+    );
 }
 
 #[test]
@@ -212,8 +236,33 @@ fn names_that_no_trace_may_have_are_refused() {
 }
 
 #[test]
+fn a_stack_of_127_frames_comes_back_as_a_whole() {
+    let mut w = writer();
+    let mut place = None;
+    for frame in 0..127 {
+        // The same function calls itself: frames differ by their callers alone.
+        let function = Some(w.text(["main", "descend"][usize::from(frame > 0)]).expect("a name"));
+        place = Some(w.place(Place { function, caller: place, ..Place::default() }).expect("a place"));
+    }
+    let caller = Note::Caller { cause: Cause::Fault, page: 9, events: 1, place };
+    w.event(&Event { task: 0, cpu: 0, kind: Kind::Note(caller) }).expect("a good event");
+    let (bytes, _) = w.finish(0).expect("memory takes everything");
+    let mut reader = Reader::new(&bytes[..]).expect("a header");
+    let Some(Ok(Event { kind: Kind::Note(Note::Caller { place: Some(place), .. }), .. })) = reader.next()
+    else {
+        panic!("the caller comes back")
+    };
+    let names: Vec<&str> = reader
+        .symbols()
+        .callers(place)
+        .map(|p| p.function.map_or("?", |text| reader.symbols().text(text)))
+        .collect();
+    assert_eq!((names.len(), names[0], names[125], names[126]), (127, "descend", "descend", "main"));
+}
+
+#[test]
 fn a_trace_of_any_format_that_is_cut_says_so() {
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         let trace = sample(version).trace();
         let file = temporary(&trace);
         let open = OpenOptions::new().write(true).open(file.path()).expect("our file");
@@ -229,7 +278,7 @@ fn a_trace_of_any_format_that_is_cut_says_so() {
 
 #[test]
 fn a_changed_byte_of_any_format_is_noticed() {
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         let trace = sample(version).trace();
         let file = temporary(&trace);
         for at in 0..trace.len() {
@@ -273,7 +322,7 @@ fn any_rows_with_correct_checksums_are_read_or_refused() {
     // Every byte of the rows takes values that mean something elsewhere.
     const VALUES: [u8; 18] = [0, 1, 2, 3, 4, 7, 8, 13, 14, 15, 16, 0x20, 0x2e, 0x40, 0x7f, 0x80, 0xfe, 0xff];
     let mut refused = 0;
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         let whole = sample(version);
         for at in 0..whole.rows.len() {
             for value in VALUES {
@@ -305,7 +354,7 @@ fn rows_of_one_trace_in_another_are_read_or_refused() {
 
 #[test]
 fn headers_that_lie_are_refused() {
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         let whole = sample(version);
         let good = Reader::new(&whole.trace()[..]).expect("a header").header().clone();
         for at in 8..whole.header.len() {
@@ -450,7 +499,7 @@ fn tasks_that_never_existed_are_refused() {
     for delta in [&[2u8][..], &[0x80, 0x80, 0x80, 0x80, 0x10], &[0xfe, 0xff, 0xff, 0xff, 0x1f], &[1]] {
         for kind in [4u8, 12, 6] {
             let rows = [&[kind | 0x20][..], delta, &[0, 0, 1, 15]].concat();
-            for version in [1, 2, 3] {
+            for version in [1, 2, 3, 4] {
                 let forged = Parts::new(&Header::new("tasks", 1, Method::Synthetic), &rows).version(version);
                 let error = read(&forged.trace()).expect_err("no such task").to_string();
                 assert!(error.contains("a task that"), "{error}");

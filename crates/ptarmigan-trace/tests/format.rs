@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use ptarmigan_trace::{
     AreaKind, Call, Cause, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking,
     MapFlags, Method, Name, Note, Object, Prot, ReadError, Reader, Runtime, Sampled, Summary, TraceFile,
-    Unseen, WriteError, Writer, kind_index,
+    UnreadReason, Unseen, WriteError, Writer, kind_index,
 };
 
 const CPUS: u16 = 300;
@@ -141,12 +141,12 @@ fn more_bytes_are_an_error() {
 #[test]
 fn a_newer_version_says_so() {
     let (mut bytes, _) = write(&small());
-    bytes[8] = 4;
-    let e = read(&bytes).expect_err("version 4");
-    assert!(matches!(e, ReadError::NewerVersion { found: 4, known: 3 }));
+    bytes[8] = 5;
+    let e = read(&bytes).expect_err("version 5");
+    assert!(matches!(e, ReadError::NewerVersion { found: 5, known: 4 }));
     assert_eq!(
         e.to_string(),
-        "made by a newer version (format 4, this program reads up to 3): update ptarmigan"
+        "made by a newer version (format 5, this program reads up to 4): update ptarmigan"
     );
 }
 
@@ -165,7 +165,7 @@ fn times_pass_and_never_run_backwards() {
     assert!(matches!(w.time(1 << 52), Err(WriteError::Invalid { .. })), "too late");
     let (bytes, _) = w.finish(0).expect("memory takes everything");
     let mut reader = Reader::new(&bytes[..]).expect("a header");
-    assert_eq!((reader.header().huge, reader.header().version()), (HugePages::Always, 3));
+    assert_eq!((reader.header().huge, reader.header().version()), (HugePages::Always, 4));
     for time in times {
         assert!(reader.next().is_some_and(|e| e.is_ok()));
         assert_eq!(reader.time(), time);
@@ -327,6 +327,7 @@ fn note() -> impl Strategy<Value = Note> {
             place: None
         }),
         time.prop_map(|nanos| Note::StopCost { nanos }),
+        (0..UnreadReason::ALL.len()).prop_map(|why| Note::Unread { name: None, why: UnreadReason::ALL[why] }),
     ]
 }
 
@@ -380,8 +381,14 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(raw in proptest::collection::vec((any::<u32>(), 0..CPUS, kind()), 0..400)) {
+    fn what_is_written_is_read(
+        settings in proptest::collection::btree_map("[a-z/ ]{1,9}", "[a-z0-9. ]{1,9}", 0..9),
+        raw in proptest::collection::vec((any::<u32>(), 0..CPUS, kind()), 0..400),
+    ) {
         let mut w = Writer::new(Vec::new(), &Header::new("p", CPUS, Method::Synthetic), 1).expect("a good header");
+        for (name, value) in &settings {
+            w.setting(name, value).expect("a good setting");
+        }
         let (mut alive, mut tasks, mut events) = (vec![0u32], 1, Vec::new());
         for (pick, cpu, mut kind) in raw {
             if alive.is_empty() {
@@ -406,6 +413,10 @@ proptest! {
         }
         let (bytes, summary) = w.finish(0).expect("memory takes everything");
         prop_assert_eq!(summary.tasks, tasks);
-        prop_assert_eq!(read(&bytes).expect("what was written"), events);
+        let mut reader = Reader::new(&bytes[..]).expect("a header");
+        let mut back: Vec<Event> = reader.by_ref().map(|e| e.expect("an event")).collect();
+        prop_assert_eq!(back.split_off(settings.len()), events);
+        let settings = settings.iter().map(|(name, value)| (&**name, &**value));
+        prop_assert!(reader.settings().iter().eq(settings));
     }
 }

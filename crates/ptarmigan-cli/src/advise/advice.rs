@@ -13,7 +13,19 @@ pub enum To {
     Program,
     /// A kernel that runs it.
     Kernel,
+    /// Whoever sets up the machine that runs it.
+    Machine,
 }
+
+impl To {
+    /// Returns whom advice of a kind is for that looks at a program.
+    pub fn of(kind: &str) -> Self {
+        if MACHINE.contains(&kind) { To::Machine } else { To::Program }
+    }
+}
+
+/// Kinds of advice on settings of the machine.
+const MACHINE: [&str; 2] = ["mthp", "pin"];
 
 /// A piece of advice.
 #[derive(Debug, Serialize)]
@@ -176,6 +188,16 @@ pub struct Rejected {
     pub measured: bool,
     /// Why it is not advised, or not measured, as a sentence without a full stop.
     pub reason: String,
+}
+
+impl Verdict {
+    /// Returns the faults that it saves if it advises huge pages.
+    pub fn spared_by_huge_pages(&self) -> i64 {
+        match self {
+            Verdict::Advised(advice) if advice.kind == "huge-pages" => advice.saved.faults,
+            _ => 0,
+        }
+    }
 }
 
 /// The result of the search for one kind of advice.

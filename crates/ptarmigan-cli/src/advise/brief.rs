@@ -1,5 +1,5 @@
 //! Finds advice for the author of a program in short form, for a page of other figures.
-use super::advice::{Advice, Details};
+use super::advice::{Advice, Details, To};
 use super::args::AdviseArgs;
 use crate::page_prices;
 use ptarmigan_replay::SoloTrace;
@@ -71,12 +71,13 @@ impl Effort {
 }
 
 /// Returns the advice for a recorded program, the most valuable first, from replays on a machine of
-/// `memory` bytes. Advice that may be a loss is not part of it.
+/// `memory` bytes. Advice that may be a loss is not part of it, nor is advice for the machine.
 ///
 /// # Errors
 /// If a replay fails, or memory runs out.
 pub fn brief(recorded: &SoloTrace, memory: u64, effort: Effort) -> Result<Vec<Brief>, Failure> {
     let Effort { rounds, prices } = effort;
     let advice = super::one(recorded, &AdviseArgs::for_program(memory, rounds), None, prices)?.advice;
-    Ok(advice.into_iter().filter(|piece| !piece.details.uncertain).map(Brief::of).collect())
+    let told = |piece: &Advice| !piece.details.uncertain && piece.to != To::Machine;
+    Ok(advice.into_iter().filter(told).map(Brief::of).collect())
 }

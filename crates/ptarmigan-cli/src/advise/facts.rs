@@ -402,7 +402,7 @@ impl Walk<'_> {
             Note::Caller { cause, events, place, .. } => {
                 *of.callers.entry(cause).or_default().entry(place).or_default() += events;
             }
-            Note::StopCost { .. } => {}
+            Note::StopCost { .. } | Note::Setting { .. } | Note::Unread { .. } => {}
         }
     }
 

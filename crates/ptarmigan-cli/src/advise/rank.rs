@@ -38,7 +38,7 @@ fn about(kind: &str) -> Option<&'static [&'static str]> {
 /// behind upper bounds; advice that may be a loss last. Moves advice about a small cause to
 /// `rejected`.
 pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Causes) {
-    for one in advice.iter_mut().filter(|one| one.to == To::Program) {
+    for one in advice.iter_mut().filter(|one| one.to != To::Kernel) {
         let part = one.saved.faults as f64 / one.without.faults.max(1) as f64;
         let of_faults = causes.fault_seconds.filter(|_| part > 0.0).map(|all| all * part);
         // Huge pages have prices of their own, where they were measured.
@@ -81,7 +81,8 @@ pub fn rank(advice: &mut Vec<Advice>, rejected: &mut Vec<Rejected>, causes: &Cau
     advice.sort_by(|a, b| {
         let unlikely = |one: &Advice| one.details.likely.is_some_and(|likely| likely < UNLIKELY);
         let late = |one: &Advice| (bounds && MEMORY.contains(&one.kind), unlikely(one));
-        let class = |one: &Advice| (one.details.uncertain, late(one));
+        // A change of the machine is for somebody else.
+        let class = |one: &Advice| (one.to == To::Machine, one.details.uncertain, late(one));
         let time = || seconds(b).total_cmp(&seconds(a));
         class(a).cmp(&class(b)).then_with(time).then_with(|| b.value.total_cmp(&a.value))
     });

@@ -1,5 +1,5 @@
 //! The result. Serialised, it is the JSON document.
-use super::advice::{Advice, Rejected, Verdict};
+use super::advice::{Advice, Rejected, To, Verdict};
 use super::causes::{Causes, WorkCause};
 use super::check::Check;
 use super::figures::Figures;
@@ -84,6 +84,9 @@ impl TraceReport {
                 Verdict::Advised(one) => advice.push(*one),
                 Verdict::Not(one) => rejected.push(one),
             }
+        }
+        if causes.hardly_any {
+            advice.retain(|one| one.to != To::Machine);
         }
         rank::rank(&mut advice, &mut rejected, &causes);
         TraceReport {

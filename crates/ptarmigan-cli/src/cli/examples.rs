@@ -82,6 +82,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "Prints the time of an allocation by policy.",
                 "ptarmigan replay rustc --json | jq '.runs[] | [.policy, .mean_alloc_ns]'",
             ),
+            example(
+                "Writes the events of its tables for a policy of yours.",
+                "ptarmigan replay rustc --tables csv > rustc-tables.csv",
+            ),
         ],
     ),
     (

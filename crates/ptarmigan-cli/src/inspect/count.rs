@@ -1,11 +1,12 @@
 //! Counts the contents of a trace.
+use super::machine::{UnreadPrograms, as_map};
 use foldhash::{HashMap, HashMapExt, HashSet};
 use ptarmigan_replay::account::{Account, Programs, TimesReport};
 use ptarmigan_replay::flushes::{FlushSurvey, LinuxFlushes};
 use ptarmigan_replay::{Work, WorkSurvey, files};
 use ptarmigan_term::bar::ProgressBar;
 use ptarmigan_trace::{
-    CloneKind, FaultFlags, Kind, Opening, Openings, ReadError, Sampled, TraceFile, Unseen,
+    CloneKind, FaultFlags, Kind, Note, Opening, Openings, ReadError, Sampled, Settings, TraceFile, Unseen,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,6 +30,9 @@ pub struct Inspection {
     pub page_bytes: u64,
     /// CPUs of the recorded machine.
     pub cpus: u16,
+    /// Settings of that machine.
+    #[serde(serialize_with = "as_map")]
+    pub settings: Settings,
     /// Number of events.
     pub events: u64,
     /// Events by kind, with the names that `--kind` takes.
@@ -51,6 +55,8 @@ pub struct Inspection {
     pub running: Running,
     /// How many of the programs that ran are in the recording.
     pub programs: Programs,
+    /// The others, as far as the recording names them.
+    pub unread: Vec<UnreadPrograms>,
     /// Faults by cause.
     pub faults: FaultStats,
     /// Whether the recording tells reads, writes, fetches and present pages apart. If not, all
@@ -235,6 +241,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
     let mut flushes = flushes_seen.then(FlushSurvey::default);
     let mut openings = Openings::default();
     let (unseen, unrecorded) = (file.header().unseen, file.summary().unrecorded);
+    let mut unread = BTreeMap::new();
     let mut events = file.events()?;
     let mut n = 0u64;
     while let Some(e) = events.next() {
@@ -323,6 +330,10 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
                 let known = regions.get(&space).map_or(0, Regions::tables);
                 equal += u64::from(known == tables as usize);
             }
+            Kind::Note(Note::Unread { name, why }) => {
+                let name = name.map(|name| events.symbols().text(name).to_owned());
+                *unread.entry((name, why)).or_default() += 1;
+            }
             Kind::Touched { pages, flags, .. } if opening.is_none() && flags.0 & FaultFlags::USER == 0 => {
                 r.at_stops.runs += 1;
                 r.at_stops.pages = r.at_stops.pages.saturating_add(pages);
@@ -333,6 +344,8 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
     r.times = account.report();
     r.flushes = flushes.map(FlushSurvey::finish);
     r.programs = account.coverage(unseen, unrecorded);
+    r.unread = UnreadPrograms::most_first(unread);
+    r.settings = events.settings().clone();
     for (_, rest) in regions.drain() {
         close(r, Some(rest));
     }

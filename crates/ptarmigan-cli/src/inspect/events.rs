@@ -83,7 +83,7 @@ impl Display for EventLine<'_> {
 }
 
 /// The fields that events have, which are columns of a CSV file.
-const FIELDS: [&str; 38] = [
+const FIELDS: [&str; 40] = [
     "page",
     "start",
     "pages",
@@ -122,6 +122,8 @@ const FIELDS: [&str; 38] = [
     "of",
     "events",
     "place",
+    "value",
+    "why",
 ];
 
 /// Returns the first line of a CSV file of events.

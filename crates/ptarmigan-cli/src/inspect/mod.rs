@@ -1,6 +1,7 @@
 //! `ptarmigan inspect`: shows what a trace contains.
 mod count;
 mod events;
+mod machine;
 mod share;
 mod text;
 mod work;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use count::{FaultStats, Inspection, PagesAtStops, Running, TouchedRegions, VmPteStats, report};
+pub use machine::UnreadPrograms;
 
 /// The number of the document's form.
 const SCHEMA: u32 = 2;

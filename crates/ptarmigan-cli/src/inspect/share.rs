@@ -1,11 +1,11 @@
-//! Writes a copy of a trace for others, without names of files and functions.
+//! Writes a copy of a trace for others, without names of files, functions and unread programs.
 use super::{InspectArgs, problem};
 use ptarmigan_replay::files;
 use ptarmigan_term::output::Output;
 use ptarmigan_term::print;
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Context, Failure};
-use ptarmigan_trace::Writer;
+use ptarmigan_trace::{Kind, Note, Writer};
 use std::path::Path;
 
 /// The compression level, as that of a recording.
@@ -34,6 +34,11 @@ pub(super) fn share(args: &InspectArgs, to: &Path) -> Result<(), Failure> {
             left_out += 1;
             continue;
         };
+        if let Kind::Note(Note::Setting { name: setting, value }) = event.kind {
+            let text = |text| reader.symbols().text(text);
+            writer.setting(text(setting), text(value)).context(&name)?;
+            continue;
+        }
         writer.time(reader.time()).context(&name)?;
         writer.event(&event).context(&name)?;
     }

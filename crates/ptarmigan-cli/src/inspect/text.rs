@@ -1,5 +1,6 @@
 //! Prints the contents of a trace as text.
 use super::count::Inspection;
+use super::machine;
 use ptarmigan_replay::account::Times;
 use ptarmigan_replay::flushes::LinuxFlushes;
 use ptarmigan_term::words::{several, several_were};
@@ -69,9 +70,9 @@ impl Lines {
     /// Adds cells, as many on a line as fit.
     fn cells(&mut self, cells: &[String]) {
         let room = self.width.saturating_sub(if self.width >= BESIDE { VALUES } else { 2 });
-        let widest = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(21);
+        let widest = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(20);
         for row in cells.chunks(((room + 1) / (widest + 1)).clamp(1, 3)) {
-            self.add("", &row.iter().map(|cell| format!("{cell:<widest$}")).collect::<String>());
+            self.add("", &row.iter().map(|cell| format!("{cell:<widest$} ")).collect::<String>());
         }
     }
 }
@@ -89,6 +90,9 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     t.add("name", &r.name);
     let cpus = n(r.cpus.into(), "CPU");
     t.add("recorded", &format!("with {} on {}, {cpus}, pages of {}", r.method, r.arch, Bytes(r.page_bytes)));
+    if let Some(machine) = machine::line(&r.settings) {
+        t.add("machine", &machine);
+    }
     for (i, what) in r.unseen.iter().enumerate() {
         t.add(if i == 0 { "not seen" } else { "" }, what);
     }
@@ -108,6 +112,9 @@ pub(super) fn table(r: &Inspection, width: usize) -> String {
     if let Some(part) = r.programs.part() {
         t.add("programs", &format!("{part} recorded; the others ended or changed before they were read,"));
         t.add("", "ran under another tracer or have 32 bits");
+        if let Some(named) = machine::named(&r.unread) {
+            t.add("", &named);
+        }
     }
     let f = &r.faults;
     let (user, kernel) = (Count(f.user), Count(f.kernel));
@@ -249,5 +256,7 @@ mod tests {
         let cells = ["brk 1", "fault 2", "mmap 3", "truth 4"].map(str::to_owned);
         let rows = |width| lines(width, |t| t.cells(&cells)).lines().count();
         assert_eq!([80, 60, 40, 20].map(rows), [2, 2, 4, 4]);
+        let wide = ["fault       1,040,444", "idle        1"].map(str::to_owned);
+        assert!(lines(80, |t| t.cells(&wide)).contains("1,040,444 idle"), "a full cell ends, too");
     }
 }

@@ -1,6 +1,8 @@
 //! `inspect` on good and bad files, with the built program.
 use crate::program::{Ran, Temporary, program, ptarmigan, reader_goes_away, shipped};
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, Header, Kind, Method, Sampled, Writer};
+use ptarmigan_trace::{
+    CloneKind, Event, FaultFlags, Header, Kind, Method, Note, Reader, Sampled, UnreadReason, Writer,
+};
 
 fn trace() -> Vec<u8> {
     let mut w =
@@ -41,6 +43,78 @@ fn a_trace_is_counted() {
     let json = inspect("json", &trace(), &["--json"]).json();
     assert_eq!(json["by_kind"]["fault"], 3);
     assert_eq!(json["samples"]["max"], 6);
+}
+
+/// A trace with settings, and with programs that are not in it.
+fn trace_of_a_machine() -> Vec<u8> {
+    let mut w =
+        Writer::new(Vec::new(), &Header::new("machine", 2, Method::Synthetic), 3).expect("a good header");
+    for (name, value) in [
+        ("kernel", "6.1.0-9-amd64"),
+        ("cpus online", "2"),
+        ("enabled", "always"),
+        ("hugepages-64kB/enabled", "always"),
+        ("hugepages-2048kB/enabled", "inherit"),
+    ] {
+        w.setting(name, value).expect("a good setting");
+    }
+    let name = Some(w.text("hush").expect("a text"));
+    let unread = |name, why| Kind::Note(Note::Unread { name, why });
+    let kinds = [
+        Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 },
+        unread(name, UnreadReason::Ended),
+        unread(name, UnreadReason::Ended),
+        Kind::Exit { last: true },
+        unread(None, UnreadReason::Narrow),
+    ];
+    for kind in kinds {
+        w.event(&Event { task: 0, cpu: 0, kind }).expect("a good event");
+    }
+    w.set_unrecorded(3);
+    w.finish(0).expect("memory takes everything").0
+}
+
+#[test]
+fn the_machine_and_the_programs_that_are_missing_are_shown() {
+    let trace = trace_of_a_machine();
+    let out = inspect("machine", &trace, &[]).good();
+    for line in [
+        "machine      2 CPUs, Linux 6.1.0, 64 KiB blocks always, huge pages always",
+        "programs     1 of 4 programs recorded; the others ended or changed before they",
+        "             such as 2 hush (ended)",
+    ] {
+        assert!(out.lines().any(|l| l == line), "{line}: {out}");
+    }
+    let json = inspect("machine-json", &trace, &["--json"]).json();
+    assert_eq!(json["settings"]["hugepages-64kB/enabled"], "always");
+    let unread = |name: Option<&str>, why, programs| serde_json::json!({"name": name, "why": why, "programs": programs});
+    let expected = serde_json::json!([unread(Some("hush"), "ended", 2), unread(None, "32 bits", 1)]);
+    assert_eq!(json["unread"], expected);
+    let events = inspect("machine-events", &trace, &["--events", "--kind", "setting,unread"]).good();
+    assert!(
+        events.starts_with("0 0.000 cpu=0 task=0 setting name=\"kernel\" value=\"6.1.0-9-amd64\"\n"),
+        "{events}"
+    );
+    assert!(events.contains("6 0.000 cpu=0 task=0 unread why=ended name=\"hush\"\n"), "{events}");
+}
+
+#[test]
+fn a_copy_for_others_has_the_settings_and_no_names_of_programs() {
+    let (file, copy) = (Temporary::file("own", trace_of_a_machine()), Temporary::new("copy"));
+    ptarmigan(&["inspect", file.path(), "--share", copy.path()]).good();
+    let copied = std::fs::read(copy.path()).expect("the copy");
+    let mut reader = Reader::new(&copied[..]).expect("a header");
+    let (mut named, mut unread) = (0, 0);
+    for event in reader.by_ref() {
+        if let Kind::Note(Note::Unread { name, .. }) = event.expect("an event").kind {
+            unread += 1;
+            named += usize::from(name.is_some());
+        }
+    }
+    assert_eq!((named, unread), (0, 3));
+    assert_eq!(reader.settings().get("hugepages-64kB/enabled"), Some("always"));
+    assert_eq!(reader.settings().iter().count(), 5);
+    assert!(reader.symbols().texts().all(|text| text != "hush"));
 }
 
 #[test]

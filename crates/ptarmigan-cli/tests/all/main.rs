@@ -27,6 +27,7 @@ mod report_page;
 mod report_short;
 mod rules;
 mod share;
+mod tables;
 mod terminal;
 mod units;
 mod usage;

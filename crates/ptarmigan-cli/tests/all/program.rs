@@ -151,8 +151,18 @@ impl Drop for Temporary {
 }
 
 /// Fields whose keys are data: kinds, advice, levels, names of Linux.
-const MAPS: [&str; 9] =
-    ["by_kind", "advice", "by_level", "kinds", "differences", "meminfo", "levels", "unknown", "options"];
+const MAPS: [&str; 10] = [
+    "by_kind",
+    "advice",
+    "by_level",
+    "kinds",
+    "differences",
+    "meminfo",
+    "levels",
+    "unknown",
+    "options",
+    "settings",
+];
 
 /// Returns the names of all fields of a document that the page of documents lacks.
 pub fn undocumented(document: &Value) -> Vec<String> {

@@ -14,7 +14,13 @@ fn true_is_one_program() {
         let r = report(file);
         assert_eq!((r.name.as_str(), r.tasks, r.execs, r.samples.exit, r.lost), ("true", 1, 1, 1, 0));
         assert!(!stderr.contains("without a recorded fault"), "{stderr}");
-        let events: Vec<Event> = Reader::open(file).expect("a trace").map(|e| e.expect("an event")).collect();
+        let mut reader = Reader::open(file).expect("a trace");
+        let events: Vec<Event> = reader.by_ref().map(|e| e.expect("an event")).collect();
+        let settings = reader.settings();
+        assert!(settings.get("kernel").is_some() && settings.get("page bytes") == Some("4096"));
+        let words = settings.get("boot").unwrap_or_default();
+        assert!(!words.contains("root=") && !words.contains("console="), "{words}");
+        let events = &events[settings.iter().count()..];
         let Kind::Exec { arg_pages, .. } = events[0].kind else { panic!("{:?}", events[0]) };
         assert!((1..64).contains(&arg_pages), "{arg_pages} argument pages");
         let area = |wanted: AreaKind| {

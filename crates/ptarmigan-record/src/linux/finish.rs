@@ -1,5 +1,6 @@
 //! The end of a recording: from the temporary files to the trace.
 use super::recording::Recording;
+use super::settings;
 use super::sources::merge::Stream;
 use super::sources::spill::{Notes, NotesRead};
 use super::stops::supervisor::Missed;
@@ -55,7 +56,21 @@ pub(super) fn finish(
     let name = args.name.clone().unwrap_or_else(|| largest.name(&name));
     let mut header = Header::new(&name, cpus, method);
     (header.unseen, header.huge) = (unseen, proc::huge_pages());
-    let deliveries =
-        Deliveries { first, finished, execs, reads, names: args.names, symbols: args.symbols, shown, cut };
+    // A process that ran already has an environment of its own.
+    let tunables = match first {
+        FirstProcess::Command(_) => std::env::var("GLIBC_TUNABLES").ok(),
+        FirstProcess::Attached(_) => None,
+    };
+    let deliveries = Deliveries {
+        first,
+        finished,
+        execs,
+        reads,
+        settings: settings::read(tunables.as_deref()),
+        names: args.names,
+        symbols: args.symbols,
+        shown,
+        cut,
+    };
     write(target, args.level, &header, &spill, deliveries)
 }

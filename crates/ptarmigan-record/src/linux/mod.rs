@@ -16,6 +16,7 @@ mod raw;
 mod recording;
 mod runtimes;
 pub(super) mod session;
+mod settings;
 mod sources;
 mod state;
 mod stops;

@@ -7,7 +7,7 @@ use super::target::Target;
 use ptarmigan_term::words::{several, several_were};
 use ptarmigan_term::{Bytes, Context, Count, Failure};
 use ptarmigan_term::{bar, print};
-use ptarmigan_trace::{FaultFlags, Header, Kind, OpeningCounts, Sampled, Summary, Writer};
+use ptarmigan_trace::{FaultFlags, Header, Kind, OpeningCounts, Sampled, Settings, Summary, Writer};
 use std::fs::{self, File};
 use std::io::BufWriter;
 
@@ -26,6 +26,8 @@ pub(super) struct Deliveries {
     pub(super) finished: Finished,
     pub(super) execs: NotedExecs,
     pub(super) reads: NotedReads,
+    /// The settings of this machine.
+    pub(super) settings: Settings,
     /// Whether the names of mapped files are written.
     pub(super) names: bool,
     /// Whether callers are found for the samples.
@@ -49,6 +51,7 @@ pub(super) fn write(
         finished: Finished { streams, lost, failed },
         mut execs,
         reads,
+        settings,
         names,
         symbols,
         shown,
@@ -57,7 +60,8 @@ pub(super) fn write(
     let problem = target.problem();
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
-    let writer = Writer::new(out, header, level).context(&problem)?;
+    let mut writer = Writer::new(out, header, level).context(&problem)?;
+    settings.iter().try_for_each(|(name, value)| writer.setting(name, value)).context(&problem)?;
     let progress = bar::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
     let model = match &first {

@@ -9,7 +9,7 @@ use ptarmigan_term::bar;
 use ptarmigan_term::{Context, Failure};
 use ptarmigan_trace::{
     CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Opening, Openings,
-    Reader, Symbols, Unseen,
+    Reader, Settings, Symbols, Unseen,
 };
 use std::io::BufRead;
 use std::path::Path;
@@ -100,6 +100,8 @@ pub struct Trace {
     pub lost: u64,
     /// Number of programs that ran and were not recorded.
     pub unrecorded: u32,
+    /// The settings of the recorded machine. Empty in traces of formats 1 to 3.
+    pub settings: Settings,
     /// The events to replay, in order.
     pub steps: Vec<PackedEvent>,
     /// The events other than faults.
@@ -220,6 +222,7 @@ impl Trace {
             faults: 0,
             lost: 0,
             unrecorded: 0,
+            settings: Settings::default(),
             steps: Vec::new(),
             rare: Vec::new(),
             access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
@@ -259,6 +262,9 @@ impl Trace {
         trace.locks = trace.rare.iter().any(locks);
         trace.huge_only = trace.rare.iter().any(maps_huge_only);
         trace.symbols = reader.symbols().clone();
+        trace.settings = reader.settings().clone();
+        let sizes = trace.settings.block_sizes();
+        trace.blocks = Blocks::new(&sizes.always, &sizes.advised);
         (trace.lost, trace.unrecorded) = reader.summary().map_or((0, 0), |s| (s.lost, s.unrecorded));
         Ok(trace)
     }
@@ -266,6 +272,13 @@ impl Trace {
     /// Returns how many of the programs that ran are in the recording.
     pub fn coverage(&self) -> Programs {
         self.account.coverage(self.header.unseen, self.unrecorded)
+    }
+
+    /// Returns the number of a step among all events of the file, from 0.
+    pub fn event_number(&self, step: u32) -> u64 {
+        let flushes = self.flush_marks.partition_point(|flush| flush.step <= step);
+        let timings = self.timings.partition_point(|timing| timing.step <= step);
+        u64::from(step) + (flushes + timings) as u64
     }
 
     /// Returns the steps that give the state of processes which ran before the recording, by their
@@ -319,6 +332,8 @@ impl Trace {
                 self.timings.push(Timing { step: self.steps.len() as u32, task, note });
                 return;
             }
+            // Facts about the whole recording.
+            Kind::Note(Note::Setting { .. } | Note::Unread { .. }) => return,
             // Linux's flushes are compared, not replayed.
             Kind::TlbFlush { pages, reason } => {
                 self.flush_marks.push(LinuxFlush { step: self.steps.len() as u32, task, pages, reason });
@@ -340,7 +355,24 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ptarmigan_trace::Locking;
+    use ptarmigan_trace::{Locking, Method, UnreadReason, Writer};
+
+    #[test]
+    fn settings_and_unread_programs_are_no_steps() {
+        let header = Header::new("settings", 1, Method::Synthetic);
+        let mut writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
+        writer.setting("enabled", "always").expect("a good setting");
+        writer.setting("hugepages-64kB/enabled", "inherit").expect("a good setting");
+        let unread = Note::Unread { name: None, why: UnreadReason::Ended };
+        for kind in [Kind::Exec { stack_end: 9, arg_pages: 1 }, Kind::Note(unread), Kind::Exit { last: true }]
+        {
+            writer.event(&Event { task: 0, cpu: 0, kind }).expect("a good event");
+        }
+        let (bytes, _) = writer.finish(0).expect("memory takes everything");
+        let trace = Trace::from_bytes(&bytes, "made").expect("a trace");
+        assert_eq!((trace.steps.len(), trace.events), (2, 5));
+        assert_eq!(trace.settings.block_sizes().always, [64]);
+    }
 
     #[test]
     fn calls_failing_half_way_advise_and_lock_before_they_fail() {

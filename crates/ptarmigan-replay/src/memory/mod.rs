@@ -19,10 +19,17 @@ const NOTABLE: u64 = 1 << 30;
 
 /// Parses the size of a memory: bytes, or a number with the suffix K, M, G or T.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let bytes = number(text)?;
-    bytes
-        .filter(|bytes| (LEAST..=MOST).contains(bytes))
-        .ok_or_else(|| format!("out of range: {} to {}", Bytes(LEAST).option(), Bytes(MOST).option()))
+    let bytes = number(text)?.unwrap_or(u64::MAX);
+    check_range(bytes).map(|()| bytes)
+}
+
+/// Checks the size of a memory, in bytes.
+///
+/// # Errors
+/// A text if a machine cannot have that much, or that little.
+pub(super) fn check_range(bytes: u64) -> Result<(), String> {
+    let range = || format!("out of range: {} to {}", Bytes(LEAST).option(), Bytes(MOST).option());
+    (LEAST..=MOST).contains(&bytes).then_some(()).ok_or_else(range)
 }
 
 /// Parses a number of bytes in the same way.

@@ -110,6 +110,11 @@ impl Answer {
     }
 }
 
+/// Returns a part in percent; 0 if the whole is 0.
+pub fn percent(part: u64, all: u64) -> f64 {
+    100.0 * part as f64 / all.max(1) as f64
+}
+
 /// A row with its answer, or with the reason why it has none.
 #[derive(Clone, Debug)]
 pub struct Priced {

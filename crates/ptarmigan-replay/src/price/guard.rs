@@ -3,12 +3,12 @@ use super::answer::{Answer, Priced};
 use super::moment::Moment;
 use super::row::Row;
 use super::run::Whole;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::workers::panics::caught;
 use std::time::{Duration, Instant};
 
 /// A row, and whether it still takes part.
-pub struct Guarded {
-    row: Box<dyn Row>,
+pub struct Guarded<'r> {
+    row: Box<dyn Row + 'r>,
     used: Duration,
     failed: Option<String>,
 }
@@ -22,26 +22,26 @@ pub enum Show {
     After,
 }
 
-impl Guarded {
+impl<'r> Guarded<'r> {
     /// Takes a row in.
-    pub fn new(row: Box<dyn Row>) -> Self {
+    pub fn new(row: Box<dyn Row + 'r>) -> Self {
         Guarded { row, used: Duration::ZERO, failed: None }
     }
 
     /// Shows a moment to all rows, each with `limit` of time in all.
-    pub fn show(rows: &mut [Guarded], moment: &Moment<'_>, when: Show, limit: Duration) {
+    pub fn show(rows: &mut [Self], moment: &Moment<'_>, when: Show, limit: Duration) {
         let mut began = Instant::now();
         for one in rows.iter_mut().filter(|one| one.failed.is_none()) {
             let row = &mut one.row;
-            let seen = catch_unwind(AssertUnwindSafe(|| match when {
+            let seen = caught(|| match when {
                 Show::Before => row.before(moment),
                 Show::After => row.event(moment),
-            }));
+            });
             let now = Instant::now();
             one.used += now - began;
             began = now;
-            if let Err(panic) = seen {
-                one.failed = Some(format!("it panicked at step {}: {}", moment.step, said(&*panic)));
+            if let Err(why) = seen {
+                one.failed = Some(format!("it panicked at step {}: {}", moment.step, why));
             } else if one.used > limit {
                 let seconds = limit.as_secs();
                 one.failed = Some(format!("it took more than {seconds} s up to step {}", moment.step));
@@ -50,12 +50,12 @@ impl Guarded {
     }
 
     /// Asks for the answer.
-    pub fn answer(mut self, whole: &Whole<'_>) -> (Box<dyn Row>, Priced) {
+    pub fn answer(mut self, whole: &Whole<'_>) -> (Box<dyn Row + 'r>, Priced) {
         let about = self.row.about();
         let answer = match self.failed.take() {
             Some(why) => Err(why),
-            None => catch_unwind(AssertUnwindSafe(|| self.row.answer(whole)))
-                .unwrap_or_else(|panic| Err(format!("it panicked at the end: {}", said(&*panic)))),
+            None => caught(|| self.row.answer(whole))
+                .unwrap_or_else(|why| Err(format!("it panicked at the end: {why}"))),
         };
         (self.row, Priced { about, answer: answer.and_then(finite) })
     }
@@ -67,10 +67,4 @@ fn finite(answer: Answer) -> Result<Answer, String> {
         None => Ok(answer),
         Some(figure) => Err(format!("its figure \"{}\" is {}", figure.name, figure.value)),
     }
-}
-
-/// Returns the message of a panic.
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }

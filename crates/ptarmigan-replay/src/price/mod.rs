@@ -30,11 +30,11 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Figure, Judgement, Priced, Saving, Unit};
+pub use answer::{Answer, Figure, Judgement, Priced, Saving, Unit, percent};
 pub use kernel::KernelTime;
 pub use moment::{Effect, Moment};
 pub use page_sets::PageSets;
 pub use regions::{entries, regions};
 pub use row::{About, Row};
-pub use rows::{all, blocks::BlockSize};
-pub use run::{Pricing, Whole, price};
+pub use rows::{all, blocks::BlockSizes};
+pub use run::{Pricing, Whole, price, price_under};

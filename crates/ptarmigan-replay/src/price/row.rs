@@ -49,3 +49,29 @@ pub trait Row: Send {
     /// Why the recording cannot tell: a sentence without a full stop.
     fn answer(&mut self, whole: &Whole<'_>) -> Result<Answer, String>;
 }
+
+impl<R: Row + ?Sized> Row for &mut R {
+    fn about(&self) -> About {
+        (**self).about()
+    }
+
+    fn before(&mut self, moment: &Moment<'_>) {
+        (**self).before(moment);
+    }
+
+    fn event(&mut self, moment: &Moment<'_>) {
+        (**self).event(moment);
+    }
+
+    fn machine(&self, usual: CountedMachine) -> Option<CountedMachine> {
+        (**self).machine(usual)
+    }
+
+    fn judge(&self, usual: &CountedRun, changed: &CountedRun) -> Option<Judgement> {
+        (**self).judge(usual, changed)
+    }
+
+    fn answer(&mut self, whole: &Whole<'_>) -> Result<Answer, String> {
+        (**self).answer(whole)
+    }
+}

@@ -12,7 +12,7 @@ use crate::model::page_prices::PriceSet;
 use crate::observed::Programs;
 use crate::platform::RecordedX86;
 use crate::setup::SoloTrace;
-use crate::workers::job::quietly;
+use crate::workers::watch::{Both, Watch};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan_bench::clock::Clock;
@@ -44,6 +44,21 @@ pub struct Whole<'a> {
     pub tables_peak: [u64; LEVELS],
 }
 
+impl<'a> Whole<'a> {
+    /// Returns Linux's flushes.
+    ///
+    /// # Errors
+    /// If they were not recorded.
+    pub fn flushes(&self) -> Result<&'a LinuxFlushes, String> {
+        self.linux.ok_or_else(|| "the recording has no flushes of TLBs".to_owned())
+    }
+
+    /// Returns the tables made, of all levels, and at most so many at once.
+    pub fn all_tables(&self) -> (u64, u64) {
+        (self.tables.iter().sum(), self.tables_peak.iter().sum())
+    }
+}
+
 /// The answers about a recording.
 pub struct Pricing {
     /// One for each row, in their order.
@@ -58,12 +73,11 @@ pub struct Pricing {
     pub spaces: u64,
 }
 
+/// A row with its answer.
+type Answered<'r> = (Box<dyn Row + 'r>, Priced);
+
 /// Replays the recording for each row that a replay can judge.
-fn judged(
-    solo: &SoloTrace,
-    usual: CountedMachine,
-    rows: Vec<(Box<dyn Row>, Priced)>,
-) -> Result<Vec<Priced>, Failure> {
+fn judged(solo: &SoloTrace, usual: CountedMachine, rows: Vec<Answered<'_>>) -> Result<Vec<Priced>, Failure> {
     let clock = Clock::calibrate();
     let mut before = None;
     let mut all = Vec::new();
@@ -93,10 +107,28 @@ pub(super) const LEVELS: usize = 5;
 pub fn price(
     solo: &SoloTrace,
     memory: u64,
-    rows: Vec<Box<dyn Row>>,
+    rows: Vec<Box<dyn Row + '_>>,
     prices: &PriceSet,
     limit: Duration,
 ) -> Result<Pricing, Failure> {
+    let (rows, pricing) = price_under(solo, memory, rows, prices, limit, None)?;
+    let rows = judged(solo, CountedMachine::usual(memory), rows)?;
+    Ok(Pricing { rows, ..pricing })
+}
+
+/// Does so in a replay that `other` observes, too, and returns the rows with their answers beside
+/// the rest. No other replay judges them.
+///
+/// # Errors
+/// As [`price`].
+pub fn price_under<'r>(
+    solo: &SoloTrace,
+    memory: u64,
+    rows: Vec<Box<dyn Row + 'r>>,
+    prices: &PriceSet,
+    limit: Duration,
+    other: Option<&mut (dyn Watch + Send)>,
+) -> Result<(Vec<Answered<'r>>, Pricing), Failure> {
     let trace = solo.trace();
     let linux = FlushSurvey::of(trace);
     let programs = Programs::of(trace, solo.schedule());
@@ -120,12 +152,14 @@ pub fn price(
     };
     let rows = rows.into_iter().map(Guarded::new).collect();
     let mut watch = Rows::new(rows, limit, solo.program(), tables, || machine.tlb().counts(), whole);
-    let ran = fresh.run(&machine, vec![&mut watch], Some("pricing"))?;
+    let ran = {
+        let mut both = Both(&mut watch, other);
+        fresh.run(&machine, vec![&mut both], Some("pricing"))?
+    };
     setup.check_memory(&ran.outcome)?;
     let (rows, whole) = watch.finish();
     let kernel = KernelTime::of(&whole);
     let Whole { faults, forks, spaces, .. } = whole;
-    let answered = || rows.into_iter().map(|row| row.answer(&whole)).collect::<Vec<_>>();
-    let rows = judged(solo, CountedMachine::usual(memory), quietly(answered)?)?;
-    Ok(Pricing { rows, kernel, faults, forks, spaces: spaces.0 })
+    let rows = rows.into_iter().map(|row| row.answer(&whole)).collect();
+    Ok((rows, Pricing { rows: Vec::new(), kernel, faults, forks, spaces: spaces.0 }))
 }

@@ -30,8 +30,8 @@ struct Pending {
 }
 
 /// Shows the replay to the rows.
-pub struct Rows<'a> {
-    rows: Vec<Guarded>,
+pub struct Rows<'a, 'r> {
+    rows: Vec<Guarded<'r>>,
     limit: Duration,
     program: &'a Program,
     tables: &'a TableEffects<'a>,
@@ -52,10 +52,10 @@ pub struct Rows<'a> {
     whole: Whole<'a>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a, 'r> Rows<'a, 'r> {
     /// Shows the replay of `program` to rows. `flushes` returns all flushes so far.
     pub fn new(
-        rows: Vec<Guarded>,
+        rows: Vec<Guarded<'r>>,
         limit: Duration,
         program: &'a Program,
         tables: &'a TableEffects<'a>,
@@ -82,7 +82,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Ends the replay: shows the steps behind the last operation.
-    pub fn finish(mut self) -> (Vec<Guarded>, Whole<'a>) {
+    pub fn finish(mut self) -> (Vec<Guarded<'r>>, Whole<'a>) {
         self.catch_up(self.whole.trace.steps.len() as u32);
         (self.rows, self.whole)
     }
@@ -171,9 +171,9 @@ impl<'a> Rows<'a> {
                 view.mapped(range, &mut |run| mapped.push(run));
             }
         }
-        // What happened between operations is nobody's.
+        // What happened between operations is nobody's, such as the first space's root.
+        self.take_effects(false);
         self.effects.clear();
-        self.tables.log().clear();
         self.flushed = (self.flushes)().into();
         self.pending = Some(pending);
         self.show(Show::Before, step, event, Some(space), Some(view));
@@ -262,7 +262,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Watch for Rows<'_> {
+impl Watch for Rows<'_, '_> {
     fn looks(&self, op: &Op, _: When) -> bool {
         matches!(op, Op::Fault { .. } | Op::Call { .. } | Op::Fork { .. } | Op::Exec { .. } | Op::Exit { .. })
     }

@@ -2,6 +2,7 @@
 use super::engine::Engine;
 use super::machine::ReplayMachine;
 use super::outcome::Outcome;
+use super::panics::caught;
 use super::progress::Progress;
 use super::spaces::Spaces;
 use super::step::{FailedStep, StepError};
@@ -16,9 +17,7 @@ use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::clock::thread_time;
 use ptarmigan_hosted::CpuSlot;
 use ptarmigan_term::{Context, Failure};
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The trace to replay, and the way to replay it.
@@ -177,7 +176,6 @@ impl<'a> Job<'a> {
         watches: Watches<'_>,
         tick: &(dyn Fn(u64) + Sync),
     ) -> Result<(Vec<WorkerResult>, Instant), Failure> {
-        quiet_panics();
         // Set once: true when all threads have started, false if one could not.
         let gate = OnceLock::<bool>::new();
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -220,13 +218,13 @@ impl<'a> Job<'a> {
                         watch,
                         outcome: Outcome::default(),
                     };
-                    let done = catch_unwind(AssertUnwindSafe(|| work(engine, program, tick)));
+                    let done = caught(|| work(engine, program, tick));
                     if !matches!(done, Ok(WorkerResult { result: Ok(()), .. })) {
                         progress.stop();
                     }
-                    done.map_err(|_| PANIC.take())
+                    done
                 };
-                match std::thread::Builder::new().name(THREAD.to_owned()).spawn_scoped(scope, body) {
+                match std::thread::Builder::new().name("worker".to_owned()).spawn_scoped(scope, body) {
                     Ok(thread) => threads.push(thread),
                     Err(e) => {
                         let _ = gate.set(false);
@@ -258,43 +256,4 @@ fn work<F: Format, M: ReplayMachine<F>>(
     let result = engine.run(program, tick);
     let used = thread_time() - start;
     WorkerResult { outcome: engine.outcome, result, used, end: Instant::now() }
-}
-
-/// Name of all worker threads.
-const THREAD: &str = "worker";
-
-thread_local! {
-    /// The message of a worker's panic.
-    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Runs `f` as workers run: the message of a panic in it is not printed.
-///
-/// # Errors
-/// If there is no thread for it, or it panics.
-pub fn quietly<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T, Failure> {
-    quiet_panics();
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn_scoped(scope, f);
-        thread.context("cannot start a worker")?.join().map_err(|_| Failure::new("a worker panicked"))
-    })
-}
-
-/// Keeps the message of a worker's panic for the one line that the replay ends with, instead of
-/// printing it.
-fn quiet_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if std::thread::current().name() != Some(THREAD) {
-                return before(info);
-            }
-            let payload = info.payload();
-            let text = payload.downcast_ref::<&str>().copied();
-            let why = text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic");
-            let place = info.location().map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
-            PANIC.set(format!("{why}{place}"));
-        }));
-    });
 }

@@ -6,6 +6,7 @@ pub mod job;
 pub mod look;
 pub mod machine;
 pub mod outcome;
+pub mod panics;
 mod progress;
 mod spaces;
 mod step;

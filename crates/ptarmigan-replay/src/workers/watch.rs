@@ -41,3 +41,46 @@ pub type Watches<'w> = Vec<&'w mut (dyn Watch + Send)>;
 pub fn watches<W: Watch + Send>(watches: &mut [W]) -> Watches<'_> {
     watches.iter_mut().map(|watch| watch as &mut (dyn Watch + Send)).collect()
 }
+
+/// An observer, and maybe another one of the same worker.
+pub struct Both<'f, 's, W>(pub &'f mut W, pub Option<&'s mut (dyn Watch + Send)>);
+
+impl<W: Watch> Watch for Both<'_, '_, W> {
+    fn starts(&mut self) {
+        self.0.starts();
+        self.1.iter_mut().for_each(|other| other.starts());
+    }
+
+    fn looks(&self, op: &Op, when: When) -> bool {
+        self.0.looks(op, when) || self.1.as_ref().is_some_and(|other| other.looks(op, when))
+    }
+
+    fn look(&mut self, op: &Op, when: When, space: &dyn Look) {
+        if self.0.looks(op, when) {
+            self.0.look(op, when, space);
+        }
+        if let Some(other) = self.1.as_mut().filter(|other| other.looks(op, when)) {
+            other.look(op, when, space);
+        }
+    }
+
+    fn begins(&mut self) {
+        self.0.begins();
+        self.1.iter_mut().for_each(|other| other.begins());
+    }
+
+    fn served(&mut self, cpu: usize, va: u64, access: Access, done: Done) {
+        self.0.served(cpu, va, access, done);
+        self.1.iter_mut().for_each(|other| other.served(cpu, va, access, done));
+    }
+
+    fn block(&mut self, block: VirtRange) {
+        self.0.block(block);
+        self.1.iter_mut().for_each(|other| other.block(block));
+    }
+
+    fn done(&mut self, at: usize) {
+        self.0.done(at);
+        self.1.iter_mut().for_each(|other| other.done(at));
+    }
+}

@@ -57,6 +57,7 @@ use pooler::Servers;
 use protect::Protections;
 use ptarmigan_replay::SoloTrace;
 use ptarmigan_replay::model::page_prices::PagePrices;
+use ptarmigan_replay::price::BlockSizes;
 use ptarmigan_term::Failure;
 use rejected::Unfit;
 use seen::{All, Finder};
@@ -118,7 +119,9 @@ pub fn advise(
         &mut sharing,
         &mut awaited,
     ];
-    survey::survey(recorded, &measure.usual, &mut All(std::mem::take(&mut all)))?;
+    let (mut all, mut blocks) = (All(std::mem::take(&mut all)), BlockSizes::default());
+    let set = prices.map(|prices| prices.middle).unwrap_or_default();
+    let answer = survey::survey_and_ask(recorded, &measure.usual, &mut all, &mut blocks, &set)?;
     huge.finish();
     sharing.finish();
     growth.finish();
@@ -167,6 +170,8 @@ pub fn advise(
     verdicts.push(look.subshells(&subshells)?);
     verdicts.push(look.starts(&starts)?);
     verdicts.push(look.awaited(&awaited)?);
+    let spared = verdicts.iter().map(Verdict::spared_by_huge_pages).sum();
+    verdicts.push(look.blocks(&blocks, answer, spared)?);
     Ok(Found { verdicts, needs })
 }
 

@@ -18,5 +18,5 @@ pub struct Unfit {
 
 /// Says that a change was looked at and is not advised.
 pub(super) fn not(kind: &'static str, reason: String) -> Verdict {
-    Verdict::Not(Rejected { kind, to: To::Program, measured: true, reason })
+    Verdict::Not(Rejected { kind, to: To::of(kind), measured: true, reason })
 }

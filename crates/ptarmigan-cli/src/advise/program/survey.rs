@@ -1,7 +1,10 @@
 //! One replay under the eyes of the finders.
 use super::seen::{Finder, Happens, SpaceOperation};
+use ptarmigan_replay::model::page_prices::PriceSet;
+use ptarmigan_replay::price::{self, Answer, Row};
 use ptarmigan_replay::{CountedMachine, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
 use ptarmigan_term::Failure;
+use std::time::Duration;
 
 /// Shows a replay to a finder.
 struct Survey<'a> {
@@ -25,6 +28,25 @@ pub fn survey(counted: &SoloTrace, on: &CountedMachine, finder: &mut dyn Finder)
     let (trace, program) = (counted.trace(), counted.program());
     let mut watch = Survey { trace, program, at: 0, tasks: Tasks::new(trace), known: 0, running: 0, finder };
     counted.watch(on, &mut watch)
+}
+
+/// Does so, and asks `row` for its answer. `None` if it has none.
+///
+/// # Errors
+/// As [`survey`].
+pub fn survey_and_ask(
+    counted: &SoloTrace,
+    on: &CountedMachine,
+    finder: &mut dyn Finder,
+    row: &mut dyn Row,
+    prices: &PriceSet,
+) -> Result<Option<Answer>, Failure> {
+    let (trace, program) = (counted.trace(), counted.program());
+    let mut watch = Survey { trace, program, at: 0, tasks: Tasks::new(trace), known: 0, running: 0, finder };
+    let rows: Vec<Box<dyn Row>> = vec![Box::new(row)];
+    let (mut answered, _) =
+        price::price_under(counted, on.memory, rows, prices, Duration::MAX, Some(&mut watch))?;
+    Ok(answered.pop().and_then(|(_, priced)| priced.answer.ok()))
 }
 
 impl Survey<'_> {

@@ -1,7 +1,7 @@
 //! Gives tasks the address spaces of new programs.
 use super::state::{SpaceUsers, TraceBuilder, USUAL_STACK};
 use crate::linux::system::proc::{PAGE_SHIFT, USER_END};
-use ptarmigan_trace::{Kind, Name, WriteError};
+use ptarmigan_trace::{Kind, Name, UnreadReason, WriteError};
 use std::io::Write;
 
 impl<W: Write> TraceBuilder<'_, W> {
@@ -39,12 +39,16 @@ impl<W: Write> TraceBuilder<'_, W> {
             return self.release(waiter);
         }
         let narrow = made.as_ref().is_some_and(|made| made.narrow);
+        let name = made.as_ref().map(|made| made.name.clone()).unwrap_or_default();
         let Some(made) = made.filter(|made| made.is_complete() && !narrow) else {
-            match (narrow, other_tracer) {
-                (true, _) => self.seen.narrow += 1,
-                (_, true) => self.seen.other_tracer += 1,
-                _ => self.seen.blank += 1,
-            }
+            let (count, why) = match (narrow, other_tracer) {
+                (true, _) => (&mut self.seen.narrow, UnreadReason::Narrow),
+                (_, true) => (&mut self.seen.other_tracer, UnreadReason::OtherTracer),
+                _ => (&mut self.seen.blank, UnreadReason::Ended),
+            };
+            *count += 1;
+            let number = self.tasks.get(&pid).filter(|task| task.recorded).map(|task| task.number);
+            self.note_unread(number, &name, why)?;
             self.leave_unrecorded(pid)?;
             return self.release(waiter);
         };

@@ -4,6 +4,7 @@ mod describing;
 mod exec;
 mod exited;
 mod looks;
+mod missed;
 mod objects;
 mod queue;
 mod reading;
@@ -503,10 +504,13 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     }
 
     /// Ends the trace.
-    pub(crate) fn finish(self) -> Result<(Writer<W>, SideCounts), WriteError> {
-        let Self { queue, mut seen, timing, unread, .. } = self;
+    pub(crate) fn finish(mut self) -> Result<(Writer<W>, SideCounts), WriteError> {
+        for unread in self.unread.take_missed() {
+            self.seen.unread += 1;
+            self.note_unread(unread.number, &unread.name, unread.why())?;
+        }
+        let Self { queue, mut seen, timing, .. } = self;
         let backwards = timing.backwards;
-        seen.unread += unread.missed();
         let (writer, written) = queue.finish()?;
         (seen.refused, seen.openings, seen.backwards) = (written.refused, written.openings, backwards);
         Ok((writer, seen))

@@ -23,8 +23,8 @@ use crate::linux::raw::{CLONE_THREAD, CLONE_VM, Raw, RawKind};
 use crate::linux::state::{SpaceState, StateArea};
 use crate::linux::system::proc::{PAGE_SHIFT, USER_END};
 use ptarmigan_trace::{
-    AreaKind, CloneKind, FaultFlags, Kind, Locking, MapFlags, Name, Note, Object, Prot, Sampled, WriteError,
-    Writer,
+    AreaKind, CloneKind, FaultFlags, Kind, Locking, MapFlags, Name, Note, Object, Prot, Sampled,
+    UnreadReason, WriteError, Writer,
 };
 use std::collections::HashSet;
 use std::io::Write;
@@ -88,7 +88,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
         }
         if let Some(unread) = self.unread.by_group.get_mut(&group) {
-            unread.spoiled(checked.err());
+            unread.spoiled(checked.err(), &state.name);
         }
         for raw in held.events {
             self.feed(raw)?;
@@ -132,9 +132,14 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 self.unread.add(child, child).shares = shares;
             }
             RawKind::ExecStart => {
-                // The program before was not read.
-                self.seen.unread += u64::from(unread.is_program);
-                (unread.shares, unread.is_program, unread.starting) = (None, true, true);
+                let (number, name) = (unread.number, std::mem::take(&mut unread.name));
+                let was_program = std::mem::replace(&mut unread.is_program, true);
+                (unread.shares, unread.starting) = (None, true);
+                if was_program {
+                    // The program before was not read.
+                    self.seen.unread += 1;
+                    self.note_unread(number, &name, UnreadReason::Changed)?;
+                }
             }
             RawKind::ExecDone { .. } => {
                 (unread.shares, unread.is_program, unread.starting) = (None, true, false);
@@ -164,8 +169,12 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         };
         // A child by vfork that starts no program is a part of its parent.
         let (number, has_space) = (unread.number, unread.shares.is_none());
-        self.seen.unread += u64::from(has_space);
-        self.unread.ended(group);
+        if let Some(unread) = self.unread.ended(group)
+            && has_space
+        {
+            self.seen.unread += 1;
+            self.note_unread(number, &unread.name, UnreadReason::Ended)?;
+        }
         match number {
             Some(task) => self.push(task, 0, Kind::Exit { last: true }),
             None => Ok(()),

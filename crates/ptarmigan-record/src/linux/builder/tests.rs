@@ -4,7 +4,7 @@ use crate::linux::exec_result::ExecResult;
 use crate::linux::system::counters::Counters;
 use crate::linux::system::pagemap::PresentPages;
 use crate::linux::system::proc::Area;
-use ptarmigan_trace::{AreaKind, Call, FailedCall, Header, Method, Note, Prot, Reader};
+use ptarmigan_trace::{AreaKind, Call, FailedCall, Header, Method, Note, Prot, Reader, UnreadReason};
 
 const VFORK: u64 = CLONE_VM | CLONE_VFORK;
 const THREAD: u64 = CLONE_VM | CLONE_THREAD;
@@ -134,8 +134,16 @@ fn failed_execves_under_another_tracer_are_no_programs() {
     for (time, (pid, what)) in events.into_iter().enumerate() {
         model.feed(Raw { time: time as u64, cpu: 0, pid, what }).expect("memory takes everything");
     }
-    let (_, seen) = model.finish().expect("memory takes everything");
+    let (writer, seen) = model.finish().expect("memory takes everything");
     assert_eq!((seen.other_tracer, seen.blank, seen.narrow), (1, 1, 0));
+    let (bytes, _) = writer.finish(0).expect("memory takes everything");
+    let events = Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event"));
+    let unread = |e: Event| match e.kind {
+        Kind::Note(Note::Unread { why, .. }) => Some((e.task, why)),
+        _ => None,
+    };
+    let unread: Vec<_> = events.filter_map(unread).collect();
+    assert_eq!(unread, [(1, UnreadReason::OtherTracer), (3, UnreadReason::Ended)]);
 }
 
 fn touched(events: &[(u32, Kind)]) -> Vec<(u64, u64)> {

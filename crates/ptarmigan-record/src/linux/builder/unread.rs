@@ -2,6 +2,7 @@
 //! meanwhile ([`reading`](super::reading)).
 use crate::linux::raw::{CLONE_THREAD, CLONE_VM, MmCall, Raw, RawKind};
 use crate::linux::state::SpaceState;
+use ptarmigan_trace::UnreadReason;
 use std::collections::{HashMap, HashSet};
 
 /// A system call in progress. It takes effect once it is locked.
@@ -78,6 +79,8 @@ pub(super) struct Unread {
     /// Whether it is in the middle of an execve: the kernel is still mapping the program.
     pub(super) starting: bool,
     pub(super) readings: Readings,
+    /// The name of its program, if a reading told it; empty otherwise.
+    pub(super) name: String,
 }
 
 /// The readings of a process that did not hold.
@@ -126,9 +129,12 @@ impl UnreadProcesses {
         self.groups.get(&pid).copied()
     }
 
-    /// Returns the number of processes that were not read up to the end.
-    pub(super) fn missed(&self) -> u64 {
-        self.by_group.values().filter(|unread| unread.shares.is_none()).count() as u64
+    /// Takes out the processes that were not read up to the end, in the order of their numbers.
+    pub(super) fn take_missed(&mut self) -> Vec<Unread> {
+        let mut missed: Vec<(i32, Unread)> = self.by_group.drain().collect();
+        missed.retain(|(_, unread)| unread.shares.is_none());
+        missed.sort_unstable_by_key(|(pid, _)| *pid);
+        missed.into_iter().map(|(_, unread)| unread).collect()
     }
 
     /// Returns a process that was named and was not read, and the reason.
@@ -269,9 +275,18 @@ impl HeldBack {
 }
 
 impl Unread {
-    /// A reading has ended, and does not hold.
-    pub(super) fn spoiled(&mut self, why: Option<Spoiled>) {
+    /// A reading has ended, and does not hold. It tells the name of the program at least.
+    pub(super) fn spoiled(&mut self, why: Option<Spoiled>, name: &str) {
         self.readings.tried += 1;
         self.readings.last = why.or(self.readings.last);
+        name.clone_into(&mut self.name);
+    }
+
+    /// Why it is not in the recording, which has ended.
+    pub(super) fn why(&self) -> UnreadReason {
+        match self.readings.last {
+            Some(_) => UnreadReason::Changed,
+            None => UnreadReason::RecordingEnded,
+        }
     }
 }

@@ -12,6 +12,8 @@ mod sampling;
 pub(crate) mod spill;
 pub(crate) mod tracefs;
 
+pub(crate) use ring::cpus;
+
 use super::system::pagemap;
 use merge::Finished;
 use perf::PerfFaults;

@@ -77,7 +77,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("ptarmigan-sampling-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory");
         let spill = Spill::new(&dir.join("trace")).expect("temporary files");
-        let (thread, cpus) = (sys::own_thread(), super::super::ring::cpus("online"));
+        let (thread, cpus) = (sys::own_thread(), super::super::cpus("online"));
         // A ring of 16 KiB has room for one sample, and is read each 20 ms.
         let samples = cpus.iter().map(|&cpu| {
             let (samplers, ring) = Samplers::of_tasks(&[thread], cpu, 16 << 10)?;

@@ -1,8 +1,17 @@
 //! The proposals that come with the command, one a file.
+mod base_pages;
 pub mod blocks;
-pub mod empty_tables;
-pub mod on_demand_fork;
-pub mod shared_tables;
+mod deferred_flush;
+mod empty_tables;
+mod fault_around;
+mod five_levels;
+mod fork_batching;
+mod kpti;
+mod on_demand_fork;
+mod replicas;
+mod requests;
+mod shared_tables;
+mod svvptc;
 
 use super::row::Row;
 
@@ -13,5 +22,14 @@ pub fn all() -> Vec<Box<dyn Row>> {
         Box::new(on_demand_fork::OnDemandFork::default()),
         Box::new(shared_tables::SharedTables::default()),
         Box::new(empty_tables::EmptyTables::default()),
+        Box::new(requests::Requests::default()),
+        Box::new(deferred_flush::DeferredFlush),
+        Box::new(fault_around::FaultAround::default()),
+        Box::new(base_pages::BasePages::default()),
+        Box::new(five_levels::FiveLevels),
+        Box::new(replicas::Replicas::default()),
+        Box::new(svvptc::Svvptc::default()),
+        Box::new(kpti::Kpti),
+        Box::new(fork_batching::ForkBatching),
     ]
 }

@@ -1,4 +1,5 @@
 //! Puts findings into words, by program, and weighs them with a replay.
+mod blocks;
 mod children;
 mod churn;
 mod forks;
@@ -207,7 +208,7 @@ impl Look<'_> {
         let value = saved.value(&without).max(seconds.map_or(0.0, |seconds| self.part_of_cpu(seconds)));
         Ok(Verdict::Advised(Box::new(Advice {
             kind,
-            to: To::Program,
+            to: To::of(kind),
             title,
             figure,
             how,

@@ -67,6 +67,18 @@ fn run(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, SideCounts) {
 
 /// Feeds events. Returns the events of the trace, and why process 100 is not in it.
 fn run_named(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, SideCounts, Option<String>) {
+    let (seen, why, events, _) = run_unread(what);
+    (events, seen, why)
+}
+
+/// A program that is not in the recording: its task, its name, and the reason.
+type NotRead = (u32, Option<String>, UnreadReason);
+
+/// The counts, why process 100 is not in the trace, its events, and the programs that it lacks.
+type RunOfAll = (SideCounts, Option<String>, Vec<(u32, Kind)>, Vec<NotRead>);
+
+/// As [`run_named`]. Also returns the programs that are not in the trace.
+fn run_unread(what: &[(i32, RawKind)]) -> RunOfAll {
     let header = Header::new("m", 1, Method::Synthetic);
     let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
     let mut made = |_: i32, _: u64| None;
@@ -82,9 +94,39 @@ fn run_named(what: &[(i32, RawKind)]) -> (Vec<(u32, Kind)>, SideCounts, Option<S
     let (writer, seen) = model.finish().expect("memory takes everything");
     assert_eq!(seen.refused, 0);
     let (bytes, _) = writer.finish(0).expect("memory takes everything");
-    let events: Vec<Event> =
-        Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event")).collect();
-    (events.iter().map(|e| (e.task, e.kind)).collect(), seen, why)
+    let mut reader = Reader::new(&bytes[..]).expect("a header");
+    let (mut events, mut unread) = (Vec::new(), Vec::new());
+    while let Some(event) = reader.next() {
+        let Event { task, kind, .. } = event.expect("an event");
+        match kind {
+            Kind::Note(Note::Unread { name, why }) => {
+                unread.push((task, name.map(|name| reader.symbols().text(name).to_owned()), why));
+            }
+            kind => events.push((task, kind)),
+        }
+    }
+    assert_eq!(unread.len() as u64, seen.unrecorded(), "each has a note");
+    (seen, why, events, unread)
+}
+
+#[test]
+fn programs_that_are_not_read_are_noted_with_the_reason() {
+    let unread = |what: &[(i32, RawKind)]| run_unread(what).3;
+    let spoiled = [start(100, &[100]), fork(100, 200), done(100, 15)];
+    // The child has no name, and no reading.
+    let child = (0, None, UnreadReason::RecordingEnded);
+    let server = |why| (0, Some("server".to_owned()), why);
+    assert_eq!(unread(&spoiled), [server(UnreadReason::Changed), child.clone()]);
+    let ends = [&spoiled[..], &[(100, RawKind::Exit)]].concat();
+    assert_eq!(unread(&ends), [server(UnreadReason::Ended), child.clone()]);
+    // The name is that of the program before.
+    let starts = [&spoiled[..], &started(100), &[(100, RawKind::Exit)]].concat();
+    let next = (0, None, UnreadReason::Ended);
+    assert_eq!(unread(&starts), [server(UnreadReason::Changed), next, child]);
+    // A program that has a task in the trace has its note there.
+    let first = [start(100, &[100]), done(100, 15), fork(100, 200)];
+    let missed = [&first[..], &started(200), &[(200, RawKind::Exit)]].concat();
+    assert_eq!(unread(&missed), [(1, None, UnreadReason::Ended)]);
 }
 
 fn count(events: &[(u32, Kind)], is: impl Fn(&Kind) -> bool) -> usize {

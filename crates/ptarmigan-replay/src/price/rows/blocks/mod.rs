@@ -5,51 +5,23 @@
 //! the aligned block around it if the block lies in one area and none of its pages is there yet;
 //! otherwise it fills the page alone. A read maps the page of zeros, by itself. A fork shares a
 //! block's pages one by one, and a write copies one of them.
+mod fill;
+
 use crate::counted::{CountedMachine, CountedRun};
 use crate::linux::{Blocks, HugeFaults, PAGE};
-use crate::price::{About, Answer, Effect, Judgement, Moment, PageSets, Row, Unit, Whole};
-use foldhash::HashMap;
-use ptarmigan::space::{AreaFlags, Done};
+use crate::price::{About, Answer, Effect, Judgement, Moment, Row, Unit, Whole};
+use fill::{BlockSize, Fill, SIZES};
 use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
 use ptarmigan_trace::Kind;
 
-/// Sizes that are tried.
-const SIZES: usize = 8;
-
-/// What blocks of one size would do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockSize {
-    /// Pages in a block.
-    pub pages: u64,
-    /// Faults that are left on anonymous memory.
-    pub faults: u64,
-    /// Pages that are cleared.
-    pub cleared: u64,
-}
-
-/// The sums of a program, or of all.
-#[derive(Clone, Copy, Debug)]
-struct Sums {
-    /// Faults on anonymous memory, as recorded, and how many of them cleared a page.
-    faults: u64,
-    touched: u64,
-    sizes: [BlockSize; SIZES],
-}
-
-impl Default for Sums {
-    fn default() -> Self {
-        let sizes = std::array::from_fn(|n| BlockSize { pages: 4 << n, ..BlockSize::default() });
-        Sums { faults: 0, touched: 0, sizes }
-    }
-}
+/// The part of the largest saving that a smaller size has to reach.
+const NEARLY: f64 = 0.95;
 
 /// Blocks of eight sizes.
 #[derive(Default)]
 pub struct BlockSizes {
-    /// By size: the pages that are there, and those of them that a write would still copy.
-    sets: PageSets<{ 2 * SIZES }>,
-    programs: HashMap<u32, Sums>,
+    fill: Fill,
     /// The size of the answer: pages in a block, and faults that it saves.
     best: (u64, u64),
 }
@@ -61,54 +33,18 @@ fn name(pages: u64) -> String {
 }
 
 impl BlockSizes {
-    /// A fault has been served; `mapped` says whether its page was not there before.
-    fn fault(&mut self, moment: &Moment<'_>, space: u32, page: u64, (done, mapped): (Done, bool)) {
-        let Some(area) = moment.view.and_then(|view| view.area(page << PAGE)) else { return };
-        if area.flags.has(AreaFlags::SHARED) || area.flags.has(AreaFlags::BACKED) {
-            return;
-        }
-        let sums = self.programs.entry(moment.program).or_default();
-        sums.faults += 1;
-        if !mapped {
-            // It is copied, or written again: page by page, whatever the block.
-            sums.sizes.iter_mut().for_each(|size| size.faults += 1);
-            return;
-        }
-        let writes = done != Done::Zero;
-        sums.touched += u64::from(writes);
-        let table = self.sets.table(space, page);
-        let (there, shared) = table.split_at_mut(SIZES);
-        for (n, size) in sums.sizes.iter_mut().enumerate() {
-            if there[n].has(page) {
-                // It came with a block. If a fork shares it, a write still copies it.
-                size.faults += u64::from(writes && shared[n].remove(page));
-                continue;
-            }
-            size.faults += 1;
-            let start = page / size.pages * size.pages;
-            let block = start..start + size.pages;
-            let fits = area.start <= start << PAGE && block.end << PAGE <= area.end;
-            if writes && fits && !there[n].any(&block) {
-                there[n].add_all(&block);
-                size.cleared += size.pages;
-            } else {
-                there[n].add(page);
-                size.cleared += u64::from(writes);
-            }
-        }
+    /// Returns the pages that the size of the answer clears for each one touched.
+    pub fn cleared(&self) -> f64 {
+        let sums = &self.fill.sums;
+        let size = sums.sizes.iter().find(|size| size.pages == self.best.0);
+        size.map_or(0.0, |size| size.cleared as f64 / (sums.touched as f64).max(1.0))
     }
 
-    fn sum(&self) -> Sums {
-        let mut all = Sums::default();
-        for sums in self.programs.values() {
-            all.faults += sums.faults;
-            all.touched += sums.touched;
-            for (all, size) in all.sizes.iter_mut().zip(sums.sizes) {
-                all.faults += size.faults;
-                all.cleared += size.cleared;
-            }
-        }
-        all
+    /// Returns the size of the answer in KiB, and the steps whose faults it spares, in order.
+    pub fn best(&self) -> (u64, impl Iterator<Item = u32>) {
+        let bit = 1 << self.best.0.trailing_zeros().saturating_sub(2);
+        let steps = self.fill.spared.iter().zip(0..).filter(move |(spared, _)| *spared & bit != 0);
+        (self.best.0 << PAGE >> 10, steps.map(|(_, step)| step))
     }
 }
 
@@ -123,31 +59,17 @@ impl Row for BlockSizes {
     }
 
     fn event(&mut self, moment: &Moment<'_>) {
-        self.sets.follow(moment);
         let Some(space) = moment.space else { return };
+        self.fill.follow(moment, space);
         if let (Kind::Fault { page, .. }, Some(done)) = (moment.event.kind, moment.served()) {
             let mapped = moment.effects.iter().any(|effect| matches!(effect, Effect::Mapped { .. }));
-            self.fault(moment, space, page, (done, mapped));
-        }
-        let mut copy = space;
-        for effect in moment.effects {
-            match *effect {
-                Effect::Forked { child } => copy = child,
-                Effect::TableCopied { start, .. } => {
-                    // From now on both sides share what is there.
-                    let share = |sets: &mut [_; 2 * SIZES]| sets.copy_within(..SIZES, SIZES);
-                    share(self.sets.table(space, start));
-                    share(self.sets.table(copy, start));
-                }
-                _ => {}
-            }
+            self.fill.fault(moment, space, page, (done, mapped));
         }
     }
 
     fn machine(&self, usual: CountedMachine) -> Option<CountedMachine> {
         let blocks = Blocks::new(&[self.best.0 << PAGE >> 10], &[]);
-        // One of 2 MiB is a large page.
-        (!blocks.is_empty()).then_some(CountedMachine { blocks: Some(blocks), ..usual })
+        Some(CountedMachine { blocks: Some(blocks), ..usual })
     }
 
     fn judge(&self, usual: &CountedRun, changed: &CountedRun) -> Option<Judgement> {
@@ -156,7 +78,7 @@ impl Row for BlockSizes {
     }
 
     fn answer(&mut self, whole: &Whole<'_>) -> Result<Answer, String> {
-        let all = self.sum();
+        let all = self.fill.sums;
         let trace = whole.trace;
         if trace.huge == HugeFaults::Always || !trace.blocks.is_empty() {
             return Err("the recorded machine filled blocks or huge pages by itself, so that the \
@@ -178,12 +100,18 @@ impl Row for BlockSizes {
             let mut weighed = Answer::default();
             weighed.saves(Unit::Fault, (all.faults - size.faults) as i64);
             weighed.saves(Unit::Clear, all.touched as i64 - size.cleared as i64);
-            (weighed.ns(whole.prices).unwrap_or(0.0), weighed.savings)
+            // Without prices a page that is cleared counts as a fault.
+            let ns = weighed.ns(whole.prices).filter(|_| whole.prices.reused > 0.0);
+            let counts = weighed.savings.iter().map(|saving| saving.count as f64).sum();
+            (ns.unwrap_or(counts), weighed.savings)
         };
-        let best = all.sizes.iter().max_by(|a, b| value(a).0.total_cmp(&value(b).0));
-        let best = best.copied().unwrap_or_default();
+        // The smallest that saves nearly as much as the best: less memory is cleared. One of 2 MiB is
+        // a huge page, which a write after a fork splits.
+        let smaller = &all.sizes[..SIZES - 1];
+        let most = smaller.iter().map(|size| value(size).0).fold(0.0, f64::max);
+        let best = smaller.iter().find(|size| value(size).0 >= most * NEARLY);
+        let best = best.copied().unwrap_or(smaller[0]);
         self.best = (best.pages, all.faults - best.faults);
-        let most = all.sizes[SIZES - 1];
         answer.savings = value(&best).1;
         let kib = best.pages << PAGE >> 10;
         answer.counted = format!(
@@ -196,7 +124,7 @@ impl Row for BlockSizes {
         answer.cost = format!("It clears {:.2} pages for each one that is touched.", ratio(&best));
         answer.when_not = format!(
             "2M clears {:.2} pages for each one touched. {} of {} are on other memory, and stay.",
-            ratio(&most),
+            ratio(&all.sizes[SIZES - 1]),
             Count(whole.faults - all.faults),
             several(whole.faults, "fault"),
         );
