@@ -1,6 +1,11 @@
 use super::*;
-use crate::price::tests::{END, START, answer, map, write};
+use crate::Trace;
+use crate::linux::Blocks;
+use crate::price::price;
+use crate::price::tests::{END, START, answer, map, recording, write};
+use crate::setup::SoloTrace;
 use ptarmigan_trace::{CloneKind, Prot};
+use std::time::Duration;
 
 fn values(answer: &Answer, name: &str) -> [f64; 2] {
     SIZES.map(|(_, size)| {
@@ -103,4 +108,17 @@ fn a_table_that_was_freed_is_made_again() {
 fn a_recording_without_faults_cannot_tell() {
     let refused = answer(&[(0, map(START, 8)), (0, END)], BasePages::default()).unwrap_err();
     assert_eq!(refused, "no fault that maps a page is in the recording");
+}
+
+#[test]
+fn blocks_of_the_recorded_kernel_are_there() {
+    let events = [(0, map(START, 16)), (0, write(START + 1)), (0, write(START + 4)), (0, END)];
+    let recorded = recording(&events).trace().clone();
+    let solo = SoloTrace::new(Trace { blocks: Blocks::new(&[16], &[]), ..recorded });
+    let rows: Vec<Box<dyn Row>> = vec![Box::new(BasePages::default())];
+    let found = price(&solo, 1 << 28, rows, &Default::default(), Duration::from_secs(60)).unwrap();
+    let found = found.rows.into_iter().next().unwrap().answer.unwrap();
+    // Eight pages were cleared, by two faults; 64K clear sixteen by one.
+    assert_eq!(values(&found, "faults saved"), [0.0, 50.0]);
+    assert_eq!(values(&found, "pages allocated for each one touched"), [1.0, 2.0]);
 }
