@@ -7,6 +7,7 @@ use crate::baseline::BaselineArgs;
 use crate::model;
 use ptarmigan::params::Params;
 use ptarmigan::quicklist::ListsConfig;
+use ptarmigan::space::EmptyTables;
 use ptarmigan::tlb::{CostModel, TlbConfig};
 use ptarmigan_linux::Trim;
 use ptarmigan_term::Failure;
@@ -83,6 +84,9 @@ pub struct ReplayArgs {
     /// programs counts, as with madvise.
     #[arg(help_heading = "Data frames", long)]
     pub(super) large_pages: bool,
+    /// Empty tables that are given back before their space ends.
+    #[arg(help_heading = "Machine", long, value_enum, default_value = "covered", value_name = "WHICH")]
+    pub(super) empty_tables: EmptyTablesName,
     /// Frames that a CPU clears ahead of need each time it is idle. Their time is reported
     /// separately.
     #[arg(help_heading = "Data frames", long, value_name = "FRAMES", default_value_t = 0)]
@@ -226,6 +230,28 @@ pub struct HashArgs {
     /// 128 [default: 604].
     #[arg(help_heading = "Hash table", long, value_enum, value_name = "LAYOUT")]
     pub(super) hash_layout: Option<HashLayoutName>,
+}
+
+/// The empty tables that are given back, by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum EmptyTablesName {
+    /// Those in whose span munmap or mremap leaves no area, as in Linux up to 6.13
+    Kept,
+    /// Also leaf tables whose whole span one MADV_DONTNEED covers, as in Linux 6.14 and later
+    #[default]
+    Covered,
+    /// Each table that a call leaves empty
+    Freed,
+}
+
+impl From<EmptyTablesName> for EmptyTables {
+    fn from(name: EmptyTablesName) -> Self {
+        match name {
+            EmptyTablesName::Kept => EmptyTables::Kept,
+            EmptyTablesName::Covered => EmptyTables::Covered,
+            EmptyTablesName::Freed => EmptyTables::Freed,
+        }
+    }
 }
 
 /// A layout by name.

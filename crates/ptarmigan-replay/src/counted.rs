@@ -1,12 +1,13 @@
 //! Replays recordings for the tables that they make: counts and times by class of operation.
 use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
-use super::linux::Blocks;
+use super::linux::{Blocks, RECORDED_EMPTY_TABLES};
 use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
 use super::workers::job::Job;
 use super::workers::watch::{Watch, watches};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
+use ptarmigan::space::EmptyTables;
 use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::Delivery;
@@ -25,6 +26,8 @@ pub struct CountedMachine {
     pub costs: CostModel,
     /// Whether spaces have large pages where the recorded ones had.
     pub large_pages: bool,
+    /// The empty tables that spaces give back.
+    pub empty_tables: EmptyTables,
     /// The blocks of pages that a fault on anonymous memory maps; `None`: those of the recorded
     /// machine.
     pub blocks: Option<Blocks>,
@@ -40,6 +43,7 @@ impl CountedMachine {
             budget: None,
             costs: CostModel::LINUX,
             large_pages: false,
+            empty_tables: RECORDED_EMPTY_TABLES,
             blocks: None,
         }
     }
@@ -65,6 +69,8 @@ pub struct CountedRun {
     pub processor_ns: f64,
     /// Tables made, roots included: those of the classes, and the root of the first space.
     pub made: u64,
+    /// The leaf tables of these.
+    pub leaves_made: u64,
     /// The most tables at once, roots included.
     pub peak: u64,
     /// Tables that spaces had when an exit or an `execve` ended them.
@@ -85,6 +91,14 @@ pub struct CountedRun {
     pub samples: (u64, u64),
 }
 
+impl CountedRun {
+    /// Returns the tables that calls took away before their space ended.
+    #[must_use]
+    pub fn freed_by_calls(&self) -> u64 {
+        self.classes.iter().map(|class| class.freed).sum::<u64>().saturating_sub(self.at_end)
+    }
+}
+
 impl SoloTrace {
     /// Replays the recording, and counts.
     ///
@@ -94,8 +108,9 @@ impl SoloTrace {
         let setup = self.on(on.memory);
         let lists = ListsConfig { magazine: on.magazine, fixed_budget: on.budget, ..setup.lists };
         let tlb = TlbConfig { costs: on.costs, ..setup.tlb };
+        let CountedMachine { large_pages, empty_tables, .. } = *on;
         let blocks = on.blocks.unwrap_or(setup.job.blocks);
-        let job = Job { large_pages: on.large_pages, blocks, ..setup.job };
+        let job = Job { large_pages, empty_tables, blocks, ..setup.job };
         let setup = Setup { job, lists, tlb, ..setup };
         let fresh = setup.fresh()?;
         let tables = TableCounts::new(fresh.host().frames(), on.large_pages);
@@ -114,6 +129,7 @@ impl SoloTrace {
             processor_ns: ran.elapsed.processor.as_nanos() as f64,
             at_end,
             made: tables.made(),
+            leaves_made: counts.levels.first().map_or(0, |leaves| leaves.allocs) as u64,
             peak: tables.peak(),
             misses: sum(|level| level.misses) as u64,
             refills: sum(|level| level.refills) as u64,

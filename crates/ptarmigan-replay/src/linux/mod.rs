@@ -19,5 +19,5 @@ pub use calls::{SPLIT, call, ends_unknown, follow_advice, forked, is_found, tabl
 pub use error::CallError;
 pub use faults::{HugeFaults, huge_only, is_huge_only, refused};
 pub use objects::has_page;
-pub use options::begin;
+pub use options::{RECORDED_EMPTY_TABLES, begin};
 pub use pieces::PAGE;

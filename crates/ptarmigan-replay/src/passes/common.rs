@@ -50,7 +50,8 @@ impl<'a> Common<'a> {
 
     pub fn job_of<'s>(&'s self, schedule: &'s Schedule, copies: usize) -> Job<'s> {
         let ReplayArgs { keep_going, idle_zero, large_pages, .. } = *self.args;
-        Job { copies, keep_going, idle_zero, large_pages, ..Job::new(self.trace, schedule) }
+        let empty_tables = self.args.empty_tables.into();
+        Job { copies, keep_going, idle_zero, large_pages, empty_tables, ..Job::new(self.trace, schedule) }
     }
 
     /// Describes a job on a kind of machine.

@@ -19,7 +19,9 @@ use ptarmigan::format::Format;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::machine::On;
 use ptarmigan::page::Level;
-use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine, SpaceMut, SpaceRef};
+use ptarmigan::space::{
+    Access, Area, AreaFlags, Done, EmptyTables, FaultError, Space, SpaceMachine, SpaceMut, SpaceRef,
+};
 use ptarmigan_hosted::{CpuSlot, Host};
 use ptarmigan_trace::{FaultFlags, Kind};
 
@@ -50,6 +52,8 @@ pub struct Engine<'a, 'w, F: Format, M> {
     pub idle_zero: u32,
     /// Whether spaces have large pages where the recorded ones had.
     pub large_pages: bool,
+    /// The empty tables that spaces give back.
+    pub empty_tables: EmptyTables,
     /// The blocks of pages that a fault on anonymous memory maps.
     pub blocks: Blocks,
     /// The observer, if there is one.
@@ -384,7 +388,8 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         let stack = VirtRange::new(end.saturating_sub(pages.max(1) << F::PAGE_SHIFT), end)?;
         let mut made = Space::exec(on, VirtAddr(end), pages);
         if let Ok(space) = &mut made {
-            begin(&mut space.edit(on)?, self.large_pages.then_some(self.trace.huge));
+            let huge = self.large_pages.then_some(self.trace.huge);
+            begin(&mut space.edit(on)?, self.empty_tables, huge);
         }
         let written = made.as_ref().map_or(Ok(()), |space| self.m.arguments(on, space, stack));
         self.exit(space, slot, last)?;

@@ -9,10 +9,10 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watches;
 use crate::input::schedule::{Program, Schedule};
 use crate::input::trace::Trace;
-use crate::linux::{Blocks, begin};
+use crate::linux::{Blocks, RECORDED_EMPTY_TABLES, begin};
 use ptarmigan::format::Format;
 use ptarmigan::machine::On;
-use ptarmigan::space::Space;
+use ptarmigan::space::{EmptyTables, Space};
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::clock::thread_time;
 use ptarmigan_hosted::CpuSlot;
@@ -35,6 +35,8 @@ pub struct Job<'a> {
     pub idle_zero: u32,
     /// Whether spaces have large pages where the recorded ones had.
     pub large_pages: bool,
+    /// The empty tables that spaces give back.
+    pub empty_tables: EmptyTables,
     /// The blocks of pages that a fault on anonymous memory maps.
     pub blocks: Blocks,
 }
@@ -75,6 +77,7 @@ impl<'a> Job<'a> {
             keep_going: false,
             idle_zero: 0,
             large_pages: false,
+            empty_tables: RECORDED_EMPTY_TABLES,
             blocks: trace.blocks,
         }
     }
@@ -121,7 +124,7 @@ impl<'a> Job<'a> {
             };
             let mut first = Space::<F>::new(on).context(what)?;
             let huge = self.large_pages.then_some(self.trace.huge);
-            begin(&mut first.edit(on).context("cannot begin")?, huge);
+            begin(&mut first.edit(on).context("cannot begin")?, self.empty_tables, huge);
             spaces.set(0, first);
             copies.push(spaces);
         }
@@ -210,6 +213,7 @@ impl<'a> Job<'a> {
                         keep_going: self.keep_going,
                         idle_zero: self.idle_zero,
                         large_pages: self.large_pages,
+                        empty_tables: self.empty_tables,
                         blocks: self.blocks,
                         watch,
                         outcome: Outcome::default(),

@@ -10,7 +10,7 @@ pub use space::SpaceMap;
 
 use foldhash::{HashMap, HashSet, HashSetExt};
 use ptarmigan_trace::{AreaKind, CloneKind, Event, Kind, MapFlags, Note, Object, Prot, Symbols, Text};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The kind of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,7 +115,7 @@ impl Mapping {
 #[derive(Clone, Debug)]
 pub struct MappingTracker {
     /// The mappings of each space, with the number of its tasks.
-    spaces: HashMap<u32, (Rc<SpaceMap>, u32)>,
+    spaces: HashMap<u32, (Arc<SpaceMap>, u32)>,
     /// The space of each task that is alive.
     tasks: HashMap<u32, u32>,
     /// The spaces that ran before the recording: their areas are of all kinds.
@@ -126,7 +126,7 @@ pub struct MappingTracker {
 
 impl Default for MappingTracker {
     fn default() -> Self {
-        let spaces = HashMap::from_iter([(0, (Rc::default(), 1))]);
+        let spaces = HashMap::from_iter([(0, (Arc::default(), 1))]);
         Self {
             spaces,
             tasks: HashMap::from_iter([(0, 0)]),
@@ -159,7 +159,7 @@ impl MappingTracker {
 
     fn change(&mut self, task: u32, with: impl FnOnce(&mut SpaceMap)) {
         if let Some((map, _)) = self.tasks.get(&task).and_then(|space| self.spaces.get_mut(space)) {
-            with(Rc::make_mut(map));
+            with(Arc::make_mut(map));
         }
     }
 
@@ -190,7 +190,7 @@ impl MappingTracker {
                     self.running.insert(self.next_space);
                 }
                 self.tasks.insert(task, self.next_space);
-                self.spaces.insert(self.next_space, (Rc::default(), 1));
+                self.spaces.insert(self.next_space, (Arc::default(), 1));
                 self.next_space += 1;
             }
             Kind::Exit { .. } => self.leave(task),
@@ -240,7 +240,7 @@ impl MappingTracker {
     fn clone_task(&mut self, task: u32, child: u32, kind: CloneKind) {
         let Some(space) = self.space(task) else { return };
         let of = if kind == CloneKind::Fork {
-            let map = self.spaces.get(&space).map(|(map, _)| Rc::clone(map)).unwrap_or_default();
+            let map = self.spaces.get(&space).map(|(map, _)| Arc::clone(map)).unwrap_or_default();
             self.next_space += 1;
             self.spaces.insert(self.next_space - 1, (map, 0));
             self.next_space - 1

@@ -2,12 +2,15 @@
 mod base_pages;
 pub mod blocks;
 mod deferred_flush;
+mod empty_tables;
 mod fault_around;
 mod five_levels;
 mod fork_batching;
 mod kpti;
+mod on_demand_fork;
 mod replicas;
 mod requests;
+mod shared_tables;
 mod svvptc;
 
 use super::row::Row;
@@ -18,6 +21,9 @@ pub fn all() -> Vec<Box<dyn Row>> {
         Box::new(blocks::BlockSizes::default()),
         Box::new(requests::Requests::default()),
         Box::new(deferred_flush::DeferredFlush),
+        Box::new(on_demand_fork::OnDemandFork::default()),
+        Box::new(empty_tables::EmptyTables::default()),
+        Box::new(shared_tables::SharedTables::default()),
         Box::new(fault_around::FaultAround::default()),
         Box::new(base_pages::BasePages::default()),
         Box::new(five_levels::FiveLevels),
