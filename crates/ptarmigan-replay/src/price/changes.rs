@@ -1,4 +1,4 @@
-//! What a call has changed: pages that went, moved and came.
+//! The changes that a call has made: pages that went, moved and came.
 use super::moment::Effect;
 use ptarmigan_trace::Kind;
 use std::ops::Range;

@@ -105,8 +105,8 @@ impl Row for BlockSizes {
             let counts = weighed.savings.iter().map(|saving| saving.count as f64).sum();
             (ns.unwrap_or(counts), weighed.savings)
         };
-        // The smallest that saves nearly as much as the best: less memory is cleared. One of 2 MiB is
-        // a huge page, which a write after a fork splits.
+        // The smallest that saves nearly as much as the best: less memory is cleared. One of 2 MiB
+        // is a huge page, which a write after a fork splits.
         let smaller = &all.sizes[..SIZES - 1];
         let most = smaller.iter().map(|size| value(size).0).fold(0.0, f64::max);
         let best = smaller.iter().find(|size| value(size).0 >= most * NEARLY);
