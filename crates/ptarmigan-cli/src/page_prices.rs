@@ -121,9 +121,9 @@ fn one_round() -> io::Result<PriceSet> {
     Ok(prices)
 }
 
-/// Returns the price of a request to another CPU: the time that a call for a page takes longer while
-/// another thread of the process runs there. `None` if there is no other CPU, or something else has
-/// it.
+/// Returns the price of a request to another CPU: the time that a call for a page takes longer
+/// while another thread of the process runs there. `None` if there is no other CPU, or something
+/// else has it.
 fn request(memory: &Memory) -> io::Result<Option<f64>> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Ok(None);

@@ -62,8 +62,9 @@ pub fn run(args: &PriceArgs) -> Result<ExitCode, Failure> {
 
 /// Returns the rows with these names, or all if there are none.
 fn rows(only: &[String]) -> Vec<Box<dyn Row>> {
-    let wanted = |row: &Box<dyn Row>| only.is_empty() || only.iter().any(|name| name == row.about().name);
-    price::all().into_iter().filter(wanted).collect()
+    let mut rows = price::all();
+    rows.retain(|row| only.is_empty() || only.iter().any(|name| name == row.about().name));
+    rows
 }
 
 /// Returns a sentence for each name that is no row's.

@@ -2,8 +2,9 @@
 use super::answer::{Answer, Priced};
 use super::moment::Moment;
 use super::row::Row;
-use super::run::Whole;
+use super::whole::Whole;
 use crate::workers::panics::caught;
+use ptarmigan_term::Time;
 use std::time::{Duration, Instant};
 
 /// A row, and whether it still takes part.
@@ -43,8 +44,8 @@ impl<'r> Guarded<'r> {
             if let Err(why) = seen {
                 one.failed = Some(format!("it panicked at step {}: {}", moment.step, why));
             } else if one.used > limit {
-                let seconds = limit.as_secs();
-                one.failed = Some(format!("it took more than {seconds} s up to step {}", moment.step));
+                let limit = Time::from_secs(limit.as_secs_f64());
+                one.failed = Some(format!("it took more than {limit} up to step {}", moment.step));
             }
         }
     }

@@ -3,8 +3,8 @@ use super::tables::BaseTables;
 use super::{SIZES, Work};
 use crate::linux::PAGE;
 use crate::price::{Answer, Unit, Whole, percent};
-use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count};
 
 /// Answers with the work as recorded, then by size, and with the tables by size.
 pub fn of(
@@ -19,8 +19,8 @@ pub fn of(
     let pages = |work: &Work| (work.cleared + work.copied) as f64;
     let ratio = |work: &Work| pages(work) / pages(&now).max(1.0);
     let mut answer = Answer::default();
-    let at_once = whole.all_tables().1 << PAGE >> 10;
-    answer.figure("KiB of tables at once at 4K", at_once as f64, "KiB");
+    let at_once = Bytes(whole.all_tables().1 << PAGE);
+    answer.figure("KiB of tables at once at 4K", at_once.kib() as f64, "KiB");
     for ((work, tables), (_, name)) in sizes.iter().zip(tables).zip(SIZES) {
         let mut figure = |of: &str, value, unit| answer.figure(format!("{of} at {name}"), value, unit);
         figure("faults saved", percent(now.faults - work.faults, now.faults), "%");
@@ -49,10 +49,10 @@ pub fn of(
         Count(whole.all_tables().0),
     );
     answer.cost = format!(
-        "{:.2} pages of 4 KiB are cleared or copied for each one now, and tables take up to {} KiB, now {}.",
+        "{:.2} pages of 4 KiB are cleared or copied for each one now, and tables take up to {}, now {}.",
         ratio(work),
-        Count(table.peak >> 10),
-        Count(at_once),
+        Bytes(table.peak),
+        at_once,
     );
     answer.when_not = format!(
         "64K clears or copies {:.2} pages for each one now; {} stay. A program that asks for areas by 4 KiB \

@@ -128,7 +128,7 @@ fn segments_are_known_by_their_place() {
 }
 
 #[test]
-fn processes_that_ran_already_have_their_memory_from_a_common_parent() {
+fn processes_that_ran_already_share_what_a_parent_had() {
     let open = Kind::Exec { stack_end: 1 << 34, arg_pages: 0 };
     let vfork = (0, Kind::Clone { child: 1, kind: CloneKind::Vfork });
     let (map, end) = (shared(START, REGION, MapFlags::ANON), Kind::StackLimit { pages: 2048 });
