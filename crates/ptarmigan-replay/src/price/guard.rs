@@ -38,7 +38,7 @@ impl<'r> Guarded<'r> {
     pub fn show(rows: &mut [Self], moment: &Moment<'_>, when: Show, limit: Duration) {
         let is_fault = matches!(moment.event.kind, Kind::Fault { .. });
         let weight = match is_fault {
-            true if moment.step % SAMPLED != 0 => 0,
+            true if !moment.step.is_multiple_of(SAMPLED) => 0,
             true => SAMPLED,
             false => 1,
         };
