@@ -52,6 +52,20 @@ const REQUESTS: usize = 32;
 /// # Errors
 /// If there is no memory, a child cannot be made, or the kernel gives no huge pages.
 pub(crate) fn measure() -> Result<PagePrices, String> {
+    let prices = measure_small()?;
+    let PriceSet { small, huge, .. } = prices.middle;
+    // A huge page is one fault, 512 small ones are 512.
+    if huge.forked * 8.0 > small.forked * 512.0 {
+        return Err("prices of pages: the kernel gives no huge pages".to_owned());
+    }
+    Ok(prices)
+}
+
+/// Measures where huge pages do not matter: a kernel without them has other prices for them.
+///
+/// # Errors
+/// If there is no memory, or a child cannot be made.
+pub(crate) fn measure_small() -> Result<PagePrices, String> {
     let fail = |e: io::Error| format!("prices of pages: {e}");
     let new = new_memory().map_err(fail)?;
     // Memory that is new to a virtual machine costs its host more than all of this: the first
@@ -61,13 +75,7 @@ pub(crate) fn measure() -> Result<PagePrices, String> {
     for round in &mut rounds {
         *round = one_round().map_err(fail)?;
     }
-    let prices = PagePrices::of(new, rounds);
-    let PriceSet { small, huge, .. } = prices.middle;
-    // A huge page is one fault, 512 small ones are 512.
-    if huge.forked * 8.0 > small.forked * 512.0 {
-        return Err("prices of pages: the kernel gives no huge pages".to_owned());
-    }
-    Ok(prices)
+    Ok(PagePrices::of(new, rounds))
 }
 
 /// Measures first writes to memory as this machine gives it now, half of it in huge pages.

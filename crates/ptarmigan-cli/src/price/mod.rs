@@ -77,7 +77,7 @@ fn unknown(only: &[String]) -> Vec<String> {
 /// Loads the prices of pages, or measures them.
 fn prices(model: Option<&str>) -> Result<PagePrices, Failure> {
     let Some(name) = model else {
-        return page_prices::measure()
+        return page_prices::measure_small()
             .map_err(|why| Failure::new(format!("{why}; give prices of another machine with --model FILE")));
     };
     let loaded = model::load(name).map_err(|e| Failure::new(e.to_string()))?;
