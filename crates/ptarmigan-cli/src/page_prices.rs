@@ -52,6 +52,20 @@ const REQUESTS: usize = 32;
 /// # Errors
 /// If there is no memory, a child cannot be made, or the kernel gives no huge pages.
 pub(crate) fn measure() -> Result<PagePrices, String> {
+    let prices = measure_small()?;
+    let PriceSet { small, huge, .. } = prices.middle;
+    // A huge page is one fault, 512 small ones are 512.
+    if huge.forked * 8.0 > small.forked * 512.0 {
+        return Err("prices of pages: the kernel gives no huge pages".to_owned());
+    }
+    Ok(prices)
+}
+
+/// Measures where huge pages do not matter: a kernel without them has other prices for them.
+///
+/// # Errors
+/// If there is no memory, or a child cannot be made.
+pub(crate) fn measure_small() -> Result<PagePrices, String> {
     let fail = |e: io::Error| format!("prices of pages: {e}");
     let new = new_memory().map_err(fail)?;
     // Memory that is new to a virtual machine costs its host more than all of this: the first
@@ -61,13 +75,7 @@ pub(crate) fn measure() -> Result<PagePrices, String> {
     for round in &mut rounds {
         *round = one_round().map_err(fail)?;
     }
-    let prices = PagePrices::of(new, rounds);
-    let PriceSet { small, huge, .. } = prices.middle;
-    // A huge page is one fault, 512 small ones are 512.
-    if huge.forked * 8.0 > small.forked * 512.0 {
-        return Err("prices of pages: the kernel gives no huge pages".to_owned());
-    }
-    Ok(prices)
+    Ok(PagePrices::of(new, rounds))
 }
 
 /// Measures first writes to memory as this machine gives it now, half of it in huge pages.
@@ -121,9 +129,9 @@ fn one_round() -> io::Result<PriceSet> {
     Ok(prices)
 }
 
-/// Returns the price of a request to another CPU: what a call that changes a page takes longer while
-/// another thread of the process runs there. `None` if there is no other CPU, or something else has
-/// it.
+/// Returns the price of a request to another CPU: the time that a call for a page takes longer
+/// while another thread of the process runs there. `None` if there is no other CPU, or something
+/// else has it.
 fn request(memory: &Memory) -> io::Result<Option<f64>> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Ok(None);

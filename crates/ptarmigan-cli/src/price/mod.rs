@@ -64,8 +64,9 @@ pub fn run(args: &PriceArgs) -> Result<ExitCode, Failure> {
 
 /// Returns the rows with these names, or all if there are none.
 fn rows(only: &[String]) -> Vec<Box<dyn Row>> {
-    let wanted = |row: &Box<dyn Row>| only.is_empty() || only.iter().any(|name| name == row.about().name);
-    price::all().into_iter().filter(wanted).collect()
+    let mut rows = price::all();
+    rows.retain(|row| only.is_empty() || only.iter().any(|name| name == row.about().name));
+    rows
 }
 
 /// Returns a sentence for each name that is no row's.
@@ -78,7 +79,7 @@ fn unknown(only: &[String]) -> Vec<String> {
 /// Loads the prices of pages, or measures them.
 fn prices(model: Option<&str>) -> Result<PagePrices, Failure> {
     let Some(name) = model else {
-        return page_prices::measure()
+        return page_prices::measure_small()
             .map_err(|why| Failure::new(format!("{why}; give prices of another machine with --model FILE")));
     };
     let loaded = model::load(name).map_err(|e| Failure::new(e.to_string()))?;

@@ -183,6 +183,25 @@ fn large_pages_are_mapped_where_the_program_asked() {
     assert!(tables(&large) < tables(&small), "tables in reserve take no memory");
 }
 
+/// A program gives a table's last page back, and later a whole table.
+#[test]
+fn empty_tables_go_back_by_the_rule() {
+    let start = 0x20_0000;
+    let map = Kind::Mmap { start, pages: 512, prot: RW, flags: MapFlags(MapFlags::ANON) };
+    let write = Kind::Fault { page: start, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) };
+    let give_up = |pages| Kind::Madvise { start, pages, advice: 4 };
+    let kinds = [map, write, give_up(1), write, give_up(512), write, Kind::Exit { last: true }];
+    let trace = file("empty", 1, &kinds.map(|kind| (0, kind)));
+    let made = |more: &[&str]| {
+        let args = ["replay", trace.path(), "--policy", "ptarmigan", "--sanitize", "--json"];
+        let run = json(&[&args[..], more].concat())["runs"][0].clone();
+        assert_eq!(run["sanitizer"]["findings"], 0, "{run}");
+        run["levels"]["pte"]["allocs"].as_u64().expect("a count")
+    };
+    let rules = ["kept", "covered", "freed"].map(|rule| made(&["--empty-tables", rule]));
+    assert_eq!((rules, made(&[])), ([1, 2, 3], 2));
+}
+
 #[test]
 fn huge_pages_everywhere_spare_stacks_and_refused_areas() {
     let map = |start: u64, flags: u16| Kind::Mmap { start, pages: 512, prot: RW, flags: MapFlags(flags) };

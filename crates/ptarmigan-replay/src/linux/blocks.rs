@@ -37,8 +37,8 @@ impl Blocks {
         self.always | self.advised == 0
     }
 
-    /// Returns the block that a write to the page at `va` in `area` maps, with its size as an index,
-    /// if it maps one. `others` returns whether a range has pages beside this one.
+    /// Returns the block that a write to the page at `va` in `area` maps, with its size as an
+    /// index, if it maps one. `others` returns whether a range has pages beside this one.
     pub fn around(
         self,
         area: &Area,

@@ -1,4 +1,4 @@
-//! What a call has changed: pages that went, moved and came.
+//! The changes that a call has made: pages that went, moved and came.
 use super::moment::Effect;
 use ptarmigan_trace::Kind;
 use std::ops::Range;
@@ -110,7 +110,10 @@ mod tests {
         assert_eq!(of(call, &[3..9, 20..30], &[3..9, 20..30]), []);
         let went = [gone(3, 1), gone(6, 3), gone(20, 5), gone(26, 4)];
         assert_eq!(of(call, &[3..9, 20..30], &[4..6, 25..26]), went);
-        assert_eq!(of(call, &[4..6], &[0..8, 9..10]), [came(0, 4), came(6, 2), came(9, 1)]);
+        assert_eq!(
+            of(call, std::slice::from_ref(&(4..6)), &[0..8, 9..10]),
+            [came(0, 4), came(6, 2), came(9, 1)]
+        );
     }
 
     #[test]

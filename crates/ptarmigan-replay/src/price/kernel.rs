@@ -1,5 +1,5 @@
 //! The time of the kernel in a recording.
-use super::run::Whole;
+use super::whole::Whole;
 
 /// Time of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]

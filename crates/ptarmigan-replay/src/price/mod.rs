@@ -29,6 +29,7 @@ mod shown;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use answer::{Answer, Figure, Judgement, Priced, Saving, Unit, percent};
 pub use kernel::KernelTime;
@@ -37,4 +38,5 @@ pub use page_sets::PageSets;
 pub use regions::{entries, regions};
 pub use row::{About, Row};
 pub use rows::{all, blocks::BlockSizes};
-pub use run::{Pricing, Whole, price, price_under};
+pub use run::{Pricing, price, price_under};
+pub use whole::Whole;

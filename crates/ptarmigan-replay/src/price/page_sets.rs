@@ -23,8 +23,8 @@ fn left_out(moment: &Moment<'_>) -> Vec<Range<u64>> {
 
 /// `N` sets of pages for each space.
 ///
-/// Pages leave all sets when they go, mapped or not, and move along when they are. A copy of a space
-/// begins with the sets of its parent, in the tables and the areas that a fork copies.
+/// Pages leave all sets when they go, mapped or not, and move along. A copy of a space begins with
+/// the sets of its parent, in the tables and the areas that a fork copies.
 pub struct PageSets<const N: usize> {
     spaces: HashMap<u32, HashMap<u64, [RegionPages; N]>>,
 }
@@ -121,8 +121,8 @@ mod tests {
     use ptarmigan::addr::VirtRange;
     use ptarmigan_trace::Event;
 
-    /// Returns the pages of the only set below 2048 after a call that maps and unmaps none. The heap
-    /// ends at page 12.
+    /// Returns the pages of the only set below 2048 after a call that maps and unmaps none. The
+    /// heap ends at page 12.
     fn after(kind: Kind, pages: Range<u64>) -> Vec<u64> {
         let mut sets = PageSets::<1>::default();
         sets.table(0, pages.start)[0].add_all(&pages);

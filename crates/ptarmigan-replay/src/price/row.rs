@@ -1,7 +1,7 @@
 //! The trait of a proposal.
 use super::answer::{Answer, Judgement};
 use super::moment::Moment;
-use super::run::Whole;
+use super::whole::Whole;
 use crate::counted::{CountedMachine, CountedRun};
 
 /// What a proposal is, whoever made it.

@@ -5,9 +5,9 @@ use super::kernel::KernelTime;
 use super::row::Row;
 use super::shown::Rows;
 use super::tables::TableEffects;
+use super::whole::{LEVELS, Whole};
 use crate::counted::CountedMachine;
-use crate::flushes::{FlushSurvey, LinuxFlushes};
-use crate::input::trace::Trace;
+use crate::flushes::FlushSurvey;
 use crate::model::page_prices::PriceSet;
 use crate::observed::Programs;
 use crate::platform::RecordedX86;
@@ -19,45 +19,6 @@ use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::Delivery;
 use ptarmigan_term::{Context, Failure};
 use std::time::Duration;
-
-/// The recording as a whole, when rows answer.
-pub struct Whole<'a> {
-    /// The recording.
-    pub trace: &'a Trace,
-    /// Prices of work.
-    pub prices: &'a PriceSet,
-    /// Its programs. [`Moment::program`](super::Moment) is an index of them.
-    pub programs: &'a Programs,
-    /// Linux's flushes; `None` if they were not recorded.
-    pub linux: Option<&'a LinuxFlushes>,
-    /// Faults.
-    pub faults: u64,
-    /// Forks that copied a space.
-    pub forks: u64,
-    /// Entries of leaf tables that they copied.
-    pub forked_entries: u64,
-    /// Spaces, and the most at once.
-    pub spaces: (u64, u64),
-    /// Tables made, by level, leaf tables first.
-    pub tables: [u64; LEVELS],
-    /// The most tables at once, by level.
-    pub tables_peak: [u64; LEVELS],
-}
-
-impl<'a> Whole<'a> {
-    /// Returns Linux's flushes.
-    ///
-    /// # Errors
-    /// If they were not recorded.
-    pub fn flushes(&self) -> Result<&'a LinuxFlushes, String> {
-        self.linux.ok_or_else(|| "the recording has no flushes of TLBs".to_owned())
-    }
-
-    /// Returns the tables made, of all levels, and at most so many at once.
-    pub fn all_tables(&self) -> (u64, u64) {
-        (self.tables.iter().sum(), self.tables_peak.iter().sum())
-    }
-}
 
 /// The answers about a recording.
 pub struct Pricing {
@@ -95,9 +56,6 @@ fn judged(solo: &SoloTrace, usual: CountedMachine, rows: Vec<Answered<'_>>) -> R
     }
     Ok(all)
 }
-
-/// Levels of tables, at the most.
-pub(super) const LEVELS: usize = 5;
 
 /// Replays a recording on the library, with `memory` bytes, and asks each row for its answer. Rows
 /// get `limit` of time each; `prices` weigh one answer against another.

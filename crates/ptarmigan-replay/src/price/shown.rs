@@ -3,8 +3,8 @@ use super::changes::changes;
 use super::guard::{Guarded, Show};
 use super::moment::{Effect, Moment};
 use super::reach::{emptied, reach};
-use super::run::{LEVELS, Whole};
 use super::tables::TableEffects;
+use super::whole::{LEVELS, Whole};
 use crate::flushes::Flushes;
 use crate::input::schedule::{Op, Program};
 use crate::linux::PAGE;
@@ -160,9 +160,7 @@ impl<'a, 'r> Rows<'a, 'r> {
         let event = self.whole.trace.event(step);
         let mut pending = Pending { step, event, space, was_mapped: false, ranges: [None, None] };
         match event.kind {
-            Kind::Fault { page, .. } => {
-                pending.was_mapped = view.pages(VirtRange::saturating_pages(page, 1, PAGE)) > 0
-            }
+            Kind::Fault { page, .. } => pending.was_mapped = view.is_mapped(page << PAGE),
             kind => pending.ranges = reach(&kind, view, self.whole.trace.locks),
         }
         for (mapped, range) in self.mapped.iter_mut().zip(pending.ranges) {

@@ -110,8 +110,8 @@ pub struct PolicyReport {
     /// Large pages that faults mapped, if they are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub large_pages: Option<u64>,
-    /// Blocks of several pages that faults mapped, by size in KiB, where the recorded machine mapped
-    /// any.
+    /// Blocks of several pages that faults mapped, by size in KiB, where the recorded machine
+    /// mapped any.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub blocks: BTreeMap<u64, u64>,
     /// Faults outside all areas, or not allowed by their area.

@@ -261,7 +261,12 @@ impl PolicyReport {
             writeln!(out, "large    {} large pages mapped by faults", Count(large))?;
         }
         for (kib, count) in &self.blocks {
-            writeln!(out, "blocks   {} of {kib} KiB mapped by faults, as recorded", Count(*count))?;
+            writeln!(
+                out,
+                "blocks   {} of {} mapped by faults, as recorded",
+                Count(*count),
+                Bytes(kib << 10)
+            )?;
         }
         self.write_speed(out)?;
         if self.faults_outside + self.odd_calls > 0 {

@@ -1,5 +1,5 @@
 //! Shows a space to observers.
-use ptarmigan::addr::{PhysAddr, VirtRange};
+use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
@@ -44,6 +44,9 @@ pub trait Look {
 
     /// Calls `each` with the pages of `range` that are mapped, as runs of page numbers, in order.
     fn mapped(&self, range: VirtRange, each: &mut dyn FnMut(Range<u64>));
+
+    /// Returns whether the page at an address is mapped.
+    fn is_mapped(&self, va: u64) -> bool;
 
     /// Returns how many pages of `range` are mapped.
     fn pages(&self, range: VirtRange) -> u64;
@@ -98,6 +101,12 @@ impl<F: Format, M: Machine> Look for SpaceLook<'_, F, M> {
         if !run.is_empty() {
             each(run);
         }
+    }
+
+    fn is_mapped(&self, va: u64) -> bool {
+        let tree = self.space.tree().on(self.on);
+        debug_assert!(tree.is_ok(), "the space is of this machine");
+        tree.is_ok_and(|tree| tree.query(VirtAddr(va)).is_some())
     }
 
     fn pages(&self, range: VirtRange) -> u64 {

@@ -50,7 +50,12 @@ impl BasePages {
     fn fault(&mut self, moment: &Moment<'_>, space: u32, (page, flags): (u64, FaultFlags), done: Done) {
         let Some(area) = moment.view.and_then(|view| view.area(page << PAGE)) else { return };
         let anonymous = !area.flags.has(AreaFlags::SHARED) && !area.flags.has(AreaFlags::BACKED);
-        let new = moment.effects.iter().any(|effect| matches!(effect, Effect::Mapped { .. }));
+        let mapped = moment.effects.iter().find_map(|effect| match *effect {
+            Effect::Mapped { start, pages } => Some(start..start + pages),
+            _ => None,
+        });
+        let (new, mapped) = (mapped.is_some(), mapped.unwrap_or(page..page + 1));
+        let pages = mapped.end - mapped.start;
         let writes = flags.0 & FaultFlags::WRITE != 0 || matches!(done, Done::Fresh | Done::Copied);
         let [there, written] = self.sets.table(space, page);
         for (work, size) in self.work.iter_mut().zip([1].into_iter().chain(SIZES.map(|(pages, _)| pages))) {
@@ -63,12 +68,12 @@ impl BasePages {
             }
             work.faults += 1;
             work.first += u64::from(anonymous && new);
-            work.cleared += if done == Done::Fresh { size } else { 0 };
+            work.cleared += if done == Done::Fresh { size.max(pages) } else { 0 };
             work.copied += if done == Done::Copied { size } else { 0 };
         }
-        there.add(page);
+        there.add_all(&mapped);
         if writes {
-            written.add(page);
+            written.add_all(&mapped);
         }
     }
 

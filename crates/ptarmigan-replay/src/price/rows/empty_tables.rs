@@ -3,9 +3,8 @@
 //!
 //! Linux 6.14 gives back a leaf table if one `madvise(MADV_DONTNEED)` covers its whole span, and
 //! the replay does so, too. A table whose pages go by smaller calls stays, although it is empty.
-//! The row counts both kinds, and the tables that a program fills again: giving these back costs a
-//! table that is made again. A replay with `--empty-tables freed` gives all of them back, and
-//! judges the tables that are made again.
+//! The row counts both kinds, and the tables that a program fills again: these would be made again.
+//! A replay with `--empty-tables freed` gives all of them back, and judges that.
 mod gone;
 #[cfg(test)]
 mod tests;
@@ -133,19 +132,18 @@ impl Row for EmptyTables {
             Count(most),
         );
         answer.cost = format!(
-            "{} would be made again, as the program fills them again; {again} that covering calls give back are.",
+            "{} would be made again, as the program fills them; {again} that covering calls give back are.",
             several(self.refilled, "table"),
         );
         answer.when_not = format!(
-            "{:.0} % of the tables that are left empty are filled again, and {} of {} never are left so.",
+            "{:.0} % of the empty tables are filled again, and {} of {} are never left empty.",
             100.0 * self.refilled as f64 / (self.emptied as f64).max(1.0),
             Count(made.saturating_sub(self.emptied)),
             several(made, "table"),
         );
-        answer.today =
-            "Linux 6.14 with CONFIG_PT_RECLAIM (x86-64), if one madvise(MADV_DONTNEED) covers the \
-                        aligned 2 MiB of a table."
-                .to_owned();
+        answer.today = "Linux 6.14 with CONFIG_PT_RECLAIM (x86-64), for each aligned 2 MiB that one \
+                        madvise(MADV_DONTNEED) covers."
+            .to_owned();
         Ok(answer)
     }
 }

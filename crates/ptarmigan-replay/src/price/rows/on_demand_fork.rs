@@ -79,13 +79,13 @@ impl Row for OnDemandFork {
             several(counts.protections, "fault"),
         );
         answer.cost = format!(
-            "{} with {} are copied in faults instead of forks; {} change the entry above a table.",
+            "{} with {} are copied in faults instead of forks; the protection above a table takes {}.",
             several(later, "table"),
             several(moved, "page"),
             several(counts.lifted, "fault"),
         );
         answer.when_not = format!(
-            "{:.0} % of the entries are copied all the same, later: only {} of {} are never copied.",
+            "{:.0} % of the entries are copied all the same, later: {} of {} never are.",
             percent(moved, entries),
             Count(entries.saturating_sub(moved)),
             Count(entries),

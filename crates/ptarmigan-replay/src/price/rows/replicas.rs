@@ -1,10 +1,11 @@
 //! A copy of all tables on each node: the price of it. The gain, walks of the node's own memory,
 //! cannot be counted, as a recording has no walks.
+use crate::linux::PAGE;
 use crate::price::{About, Answer, Effect, Moment, Row, Unit, Whole, percent};
 use foldhash::HashMap;
 use ptarmigan::space::Done;
-use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count};
 
 /// Nodes of the machine that is priced.
 const NODES: u64 = 2;
@@ -89,7 +90,7 @@ impl Row for Replicas {
             Count(self.changed),
             Count(self.cleared),
         );
-        answer.cost = format!("{} KiB more of tables, at most.", Count(peak * others * 4));
+        answer.cost = format!("{} more of tables, at most.", Bytes((peak * others) << PAGE));
         answer.when_not = format!(
             "{:.0} % of the stores set or clear entries: a program that maps and ends pays for each twice, \
              and gains only by walks, which a recording does not have.",

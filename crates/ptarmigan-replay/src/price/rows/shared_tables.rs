@@ -32,7 +32,7 @@ impl Row for SharedTables {
             name: "shared-tables",
             title: "share leaf tables of shared memory between spaces",
             reference: "D. McCracken, shared page tables (2005); K. Aziz, A. Yznaga, mshare (since 2022): patches for Linux",
-            claim: "the series for mshare tells of a database server whose tables took all of its memory",
+            claim: "the series for mshare tells of a database server that had no memory for its clients' tables",
         }
     }
 
@@ -44,6 +44,10 @@ impl Row for SharedTables {
         let counts = &self.counts;
         if counts.faults == 0 {
             return Err("it has no fault on shared memory".to_owned());
+        }
+        if counts.partial == counts.faults {
+            let faults = several(counts.faults, "fault");
+            return Err(format!("no area of shared memory with faults covers a whole table ({faults})"));
         }
         if counts.unknown > 0 && counts.unknown + counts.partial == counts.faults && counts.spared == 0 {
             return Err("it does not tell which programs map the same file: it lacks their names".to_owned());

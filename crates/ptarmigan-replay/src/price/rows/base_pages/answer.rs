@@ -3,8 +3,8 @@ use super::tables::BaseTables;
 use super::{SIZES, Work};
 use crate::linux::PAGE;
 use crate::price::{Answer, Unit, Whole, percent};
-use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count};
 
 /// Answers with the work as recorded, then by size, and with the tables by size.
 pub fn of(
@@ -18,17 +18,16 @@ pub fn of(
     }
     let pages = |work: &Work| (work.cleared + work.copied) as f64;
     let ratio = |work: &Work| pages(work) / pages(&now).max(1.0);
-    let kib = |tables: u64, size: u64| (tables * size) << PAGE >> 10;
     let mut answer = Answer::default();
-    let at_once = whole.all_tables().1;
-    answer.figure("KiB of tables at once at 4K", kib(at_once, 1) as f64, "KiB");
-    for ((work, tables), (size, name)) in sizes.iter().zip(tables).zip(SIZES) {
+    let at_once = Bytes(whole.all_tables().1 << PAGE);
+    answer.figure("KiB of tables at once at 4K", at_once.kib() as f64, "KiB");
+    for ((work, tables), (_, name)) in sizes.iter().zip(tables).zip(SIZES) {
         let mut figure = |of: &str, value, unit| answer.figure(format!("{of} at {name}"), value, unit);
         figure("faults saved", percent(now.faults - work.faults, now.faults), "%");
         figure("first faults saved on anonymous memory", percent(now.first - work.first, now.first), "%");
         figure("pages allocated for each one touched", ratio(work), "pages");
         figure("tables made", tables.made as f64, "tables");
-        figure("KiB of tables at once", kib(tables.peak, size) as f64, "KiB");
+        figure("KiB of tables at once", tables.peak as f64 / 1024.0, "KiB");
         figure("padding of areas", percent(work.mapped - now.mapped, now.mapped), "%");
     }
     let savings = |work: &Work| {
@@ -39,7 +38,7 @@ pub fn of(
         (weighed.ns(whole.prices).unwrap_or(0.0), weighed.savings)
     };
     let best = usize::from(savings(&sizes[1]).0 > savings(&sizes[0]).0);
-    let (work, table, (size, name)) = (&sizes[best], &tables[best], SIZES[best]);
+    let (work, table, (_, name)) = (&sizes[best], &tables[best], SIZES[best]);
     answer.savings = savings(work).1;
     answer.counted = format!(
         "Base pages of {name} take {} of {} away ({:.0} %), and need {} in place of {}.",
@@ -50,10 +49,10 @@ pub fn of(
         Count(whole.all_tables().0),
     );
     answer.cost = format!(
-        "{:.2} pages of 4 KiB are cleared or copied for each one now, and tables take up to {} KiB, now {}.",
+        "{:.2} pages of 4 KiB are cleared or copied for each one now, and tables take up to {}, now {}.",
         ratio(work),
-        Count(kib(table.peak, size)),
-        Count(kib(at_once, 1)),
+        Bytes(table.peak),
+        at_once,
     );
     answer.when_not = format!(
         "64K clears or copies {:.2} pages for each one now, and leaves {}. A program that asks for areas by \

@@ -6,6 +6,9 @@ use foldhash::{HashMap, HashSet};
 use ptarmigan::addr::VirtRange;
 use ptarmigan_trace::Kind;
 
+/// Bits of addresses, as AArch64 has them with 64 KiB. With 16 KiB three levels have 47.
+const ADDRESS_BITS: u32 = 48;
+
 /// A table: its level, and its number among the tables of this level.
 type Table = (usize, u64);
 
@@ -14,11 +17,13 @@ type Table = (usize, u64);
 pub struct BaseTables {
     /// Binary logarithms of the pages of 4 KiB that a table maps, by level, the root last.
     shifts: [u32; 3],
+    /// Bytes of a table, by level. A root is as small as the addresses allow.
+    bytes: [u64; 3],
     spaces: HashMap<u32, HashSet<Table>>,
     live: u64,
     /// Tables made.
     pub made: u64,
-    /// The most at once.
+    /// The most bytes at once.
     pub peak: u64,
 }
 
@@ -28,21 +33,26 @@ impl BaseTables {
     pub fn new(pages: u64) -> Self {
         let entries = (pages << PAGE).trailing_zeros() - 3;
         let leaf = pages.trailing_zeros() + entries;
-        let shifts = [leaf, leaf + entries, 63];
-        BaseTables { shifts, spaces: HashMap::default(), live: 0, made: 0, peak: 0 }
+        let root = (ADDRESS_BITS - PAGE - leaf - entries).min(entries);
+        let (shifts, table) = ([leaf, leaf + entries, 63], pages << PAGE);
+        let bytes = [table, table, 8 << root];
+        BaseTables { shifts, bytes, spaces: HashMap::default(), live: 0, made: 0, peak: 0 }
     }
 
     fn add(&mut self, space: u32, page: u64) {
         let tables = self.spaces.entry(space).or_default();
-        let new = (0..).zip(self.shifts).filter(|&(level, shift)| tables.insert((level, page >> shift)));
-        let new = new.count() as u64;
-        self.made += new;
-        self.live += new;
+        for (level, shift) in (0..).zip(self.shifts) {
+            if tables.insert((level, page >> shift)) {
+                self.made += 1;
+                self.live += self.bytes[level];
+            }
+        }
         self.peak = self.peak.max(self.live);
     }
 
     fn end(&mut self, space: u32) {
-        self.live -= self.spaces.remove(&space).map_or(0, |tables| tables.len() as u64);
+        let tables = self.spaces.remove(&space).unwrap_or_default();
+        self.live -= tables.iter().map(|&(level, _)| self.bytes[level]).sum::<u64>();
     }
 
     /// Takes tables away in whose range the space has none.
@@ -52,9 +62,9 @@ impl BaseTables {
         view.leaf_tables(VirtRange::up_to(u64::MAX), &mut |table| {
             needed.extend((0..).zip(self.shifts).map(|(level, shift)| (level, table.start >> PAGE >> shift)));
         });
-        let before = tables.len();
-        tables.retain(|table| needed.contains(table));
-        self.live -= (before - tables.len()) as u64;
+        for (level, _) in tables.extract_if(|table| !needed.contains(table)) {
+            self.live -= self.bytes[level];
+        }
     }
 
     /// Follows an event.

@@ -11,8 +11,8 @@ use crate::counted::{CountedMachine, CountedRun};
 use crate::linux::{Blocks, HugeFaults, PAGE};
 use crate::price::{About, Answer, Effect, Judgement, Moment, Row, Unit, Whole};
 use fill::{BlockSize, Fill, SIZES};
-use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
+use ptarmigan_term::{Bytes, Count};
 use ptarmigan_trace::Kind;
 
 /// The part of the largest saving that a smaller size has to reach.
@@ -26,10 +26,9 @@ pub struct BlockSizes {
     best: (u64, u64),
 }
 
-/// Returns the size as Linux writes it: `64K`.
-fn name(pages: u64) -> String {
-    let kib = pages << PAGE >> 10;
-    if kib < 1024 { format!("{kib}K") } else { format!("{}M", kib >> 10) }
+/// Returns the size in bytes.
+fn bytes(pages: u64) -> Bytes {
+    Bytes(pages << PAGE)
 }
 
 impl BlockSizes {
@@ -44,7 +43,7 @@ impl BlockSizes {
     pub fn best(&self) -> (u64, impl Iterator<Item = u32>) {
         let bit = 1 << self.best.0.trailing_zeros().saturating_sub(2);
         let steps = self.fill.spared.iter().zip(0..).filter(move |(spared, _)| *spared & bit != 0);
-        (self.best.0 << PAGE >> 10, steps.map(|(_, step)| step))
+        (bytes(self.best.0).kib(), steps.map(|(_, step)| step))
     }
 }
 
@@ -68,7 +67,7 @@ impl Row for BlockSizes {
     }
 
     fn machine(&self, usual: CountedMachine) -> Option<CountedMachine> {
-        let blocks = Blocks::new(&[self.best.0 << PAGE >> 10], &[]);
+        let blocks = Blocks::new(&[bytes(self.best.0).kib()], &[]);
         Some(CountedMachine { blocks: Some(blocks), ..usual })
     }
 
@@ -92,7 +91,7 @@ impl Row for BlockSizes {
         let ratio = |size: &BlockSize| size.cleared as f64 / (all.touched as f64).max(1.0);
         let mut answer = Answer::default();
         for size in &all.sizes {
-            let name = name(size.pages);
+            let name = bytes(size.pages).option();
             answer.figure(format!("faults saved at {name}"), percent(all.faults - size.faults), "%");
             answer.figure(format!("pages cleared for each one touched at {name}"), ratio(size), "pages");
         }
@@ -105,18 +104,18 @@ impl Row for BlockSizes {
             let counts = weighed.savings.iter().map(|saving| saving.count as f64).sum();
             (ns.unwrap_or(counts), weighed.savings)
         };
-        // The smallest that saves nearly as much as the best: less memory is cleared. One of 2 MiB is
-        // a huge page, which a write after a fork splits.
+        // The smallest that saves nearly as much as the best: less memory is cleared. One of 2 MiB
+        // is a huge page, which a write after a fork splits.
         let smaller = &all.sizes[..SIZES - 1];
         let most = smaller.iter().map(|size| value(size).0).fold(0.0, f64::max);
         let best = smaller.iter().find(|size| value(size).0 >= most * NEARLY);
         let best = best.copied().unwrap_or(smaller[0]);
         self.best = (best.pages, all.faults - best.faults);
         answer.savings = value(&best).1;
-        let kib = best.pages << PAGE >> 10;
+        let kib = bytes(best.pages).kib();
         answer.counted = format!(
             "Blocks of {} take {} of {} on anonymous memory away ({:.0} %).",
-            name(best.pages),
+            bytes(best.pages).option(),
             Count(all.faults - best.faults),
             several(all.faults, "fault"),
             percent(all.faults - best.faults),

@@ -62,8 +62,11 @@ fn areas_must_cover_a_table() {
     let child = [(1, write(START + REGION)), (1, write(START)), (1, END)];
     let all = [&events[..], &child].concat();
     assert_eq!(figures(&all), [3.0, 0.0, 0.0, 2.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
-    let answer = answer(&[&all[..], &[(0, END)]].concat(), SharedTables::default()).unwrap();
-    assert_eq!(answer.when_not, "3 of 3 faults stay: 2 of them lie in areas that cover no whole table.");
+    let priced = answer(&[&all[..], &[(0, END)]].concat(), SharedTables::default()).unwrap();
+    assert_eq!(priced.when_not, "3 of 3 faults stay: 2 of them lie in areas that cover no whole table.");
+    let small = [(0, shared(START, 8, MapFlags::ANON)), (0, write(START)), (0, END)];
+    let refused = answer(&small, SharedTables::default()).unwrap_err();
+    assert_eq!(refused, "no area of shared memory with faults covers a whole table (1 fault)");
 }
 
 /// Two programs that are no relatives map a file, the second at another place, and gives its first
@@ -125,7 +128,7 @@ fn segments_are_known_by_their_place() {
 }
 
 #[test]
-fn processes_that_ran_already_have_their_memory_from_a_common_parent() {
+fn processes_that_ran_already_share_what_a_parent_had() {
     let open = Kind::Exec { stack_end: 1 << 34, arg_pages: 0 };
     let vfork = (0, Kind::Clone { child: 1, kind: CloneKind::Vfork });
     let (map, end) = (shared(START, REGION, MapFlags::ANON), Kind::StackLimit { pages: 2048 });
