@@ -610,6 +610,32 @@ mod tests {
     }
 
     #[test]
+    fn the_cpu_time_of_a_program_has_its_descendants() {
+        let fork = |child| Kind::Clone { child, kind: CloneKind::Fork };
+        let used = |task, user, system| {
+            let used = Note::Used { user, system, minor: 0, major: 0, waits: 0, preempted: 0 };
+            [(task, Kind::Note(used)), (task, Kind::Exit { last: true })]
+        };
+        let mut events = Vec::from(exec(0, "sh"));
+        events.push((0, fork(1)));
+        events.extend(exec(1, "server"));
+        events.extend([(1, fork(2)), (1, fork(3))]);
+        events.extend(exec(3, "helper"));
+        events.extend([(3, fork(4))]);
+        events.extend(exec(4, "ls"));
+        for (task, user) in [(4, 1000), (3, 200), (2, 30), (1, 4)] {
+            events.extend(used(task, user, 0));
+        }
+        events.push((0, fork(5)));
+        events.extend(exec(5, "ls"));
+        events.extend(used(5, 50_000, 0).into_iter().chain(used(0, 0, 600_000)));
+        let facts = Facts::of(&trace(&events));
+        let of = |name: &str| facts.cpu_with_started(facts.recorded_as(Some(name)));
+        assert_eq!([of("ls"), of("helper"), of("server"), of("sh")], [51_000, 1200, 1234, 651_234]);
+        assert_eq!(facts.recorded_as(Some("unknown")), facts.recorded_as(None));
+    }
+
+    #[test]
     fn wrappers_are_found_by_name() {
         assert!(WRAPPERS.is_sorted());
         let of = |name: &str| ProgramFacts { name: name.to_owned(), ..ProgramFacts::default() };

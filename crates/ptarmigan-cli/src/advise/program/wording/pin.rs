@@ -174,7 +174,7 @@ impl Look<'_> {
             return (slower, true);
         }
         let enough = format!(
-            "It and the programs that it starts used {} of CPU time in {}: one CPU is enough.",
+            "It and the programs that it starts used {} of CPU time in {}: one CPU is enough on average.",
             time(used),
             time(elapsed)
         );
