@@ -15,6 +15,8 @@ pub enum Figure {
     Forks,
     /// Page faults.
     Faults,
+    /// Requests to other CPUs to flush their TLBs.
+    Requests,
     /// Page-table pages at the ends of address spaces, by Linux's own count.
     VmPteAtEnd,
     /// Tables in the replay of the whole recording: made.
@@ -45,6 +47,7 @@ impl Figure {
             Figure::ForkSeconds => ("s", "in forks"),
             Figure::Forks => ("fork", ""),
             Figure::Faults => ("fault", ""),
+            Figure::Requests => ("request", "to other CPUs"),
             Figure::VmPteAtEnd => ("page-table page", "(VmPTE) at the ends of address spaces"),
             Figure::TablesMade => ("table", "made"),
             Figure::TablesPeak => ("table", "at the peak"),
@@ -87,6 +90,10 @@ impl Figure {
             Figure::ForkSeconds => chosen.iter().map(|p| p.fork_time().ns as f64).sum::<f64>() / 1e9,
             Figure::Forks => chosen.iter().map(|p| p.forks as f64).sum(),
             Figure::Faults => chosen.iter().map(|p| p.faults as f64).sum(),
+            Figure::Requests => {
+                let counted = chosen.iter().map(|p| p.requests.map(|requests| requests as f64));
+                counted.sum::<Option<f64>>().ok_or("flushes of TLBs are not in it")?
+            }
             Figure::VmPteAtEnd => {
                 let counted = chosen.iter().filter_map(|p| p.tables_at_end);
                 if counted.clone().next().is_none() {

@@ -4,6 +4,7 @@
 //! A program is known by its name: all processes of one name are one program. Numbers of programs
 //! are those of [`Tasks`], one for each `execve`.
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use ptarmigan_replay::flushes::FlushSurvey;
 use ptarmigan_replay::{PackedKind, Tasks, Trace};
 use ptarmigan_trace::{Call, Cause, CloneKind, Kind, Note, Object, Opening, PlaceId, Runtime, Symbols};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +69,8 @@ pub struct ProgramFacts {
     pub mappings: Vec<Mapping>,
     /// Microseconds of CPU time, in user mode and in the kernel.
     pub cpu: (u64, u64),
+    /// Requests to other CPUs to flush their TLBs. `None` if these were not recorded.
+    pub requests: Option<u64>,
     /// Switches to another task because of a wait.
     pub waits: u64,
     /// Switches to another task that took the CPU.
@@ -143,6 +146,10 @@ pub struct Facts {
     /// Nanoseconds of each task's first `execve`.
     exec_ns: HashMap<u32, u64>,
     of_number: Vec<usize>,
+    /// The programs by the names that the recording gives them.
+    recorded: HashMap<String, usize>,
+    /// CPU time of each number in microseconds, and the number whose child it is; 0 if of none.
+    usage: Vec<(u64, u32)>,
     heaps: Vec<Option<(u64, u64)>>,
 }
 
@@ -246,6 +253,26 @@ impl Facts {
     /// Returns the program with a name.
     pub fn named(&self, name: &str) -> Option<&ProgramFacts> {
         self.programs.iter().find(|program| program.name == name)
+    }
+
+    /// Returns the program to which the recording gives a name, as an index of
+    /// [`programs`](Self::programs): the first one if none has it.
+    pub fn recorded_as(&self, name: Option<&str>) -> usize {
+        name.and_then(|name| self.recorded.get(name).copied()).unwrap_or(0)
+    }
+
+    /// Returns the microseconds of CPU time of a program, with that of the programs that its
+    /// processes start, and so on. A CPU that it is pinned to has them all.
+    pub fn cpu_with_started(&self, program: usize) -> u64 {
+        let mut inside = vec![false; self.usage.len()];
+        let mut sum = 0;
+        for (number, &(micros, starter)) in self.usage.iter().enumerate() {
+            // A starter has a lower number than the program that it starts.
+            inside[number] = self.of_number[number] == program
+                || starter > 0 && inside.get(starter as usize).copied().unwrap_or(false);
+            sum += if inside[number] { micros } else { 0 };
+        }
+        sum
     }
 
     /// Lists the names of the first programs that were started.
@@ -420,15 +447,16 @@ impl Walk<'_> {
             timed: self.timed,
             exec_ns: self.exec_ns,
             of_number: Vec::new(),
+            recorded: HashMap::new(),
+            usage: Vec::new(),
             heaps: Vec::new(),
         };
-        let mut known: HashMap<String, usize> = HashMap::new();
         for (number, one) in self.numbers.into_iter().enumerate() {
             // The trace has the name of the command, which is the first program.
             let unnamed =
                 || if number < 2 { self.trace.name.clone() } else { "a program without a name".to_owned() };
             let name = one.name.unwrap_or_else(unnamed);
-            let at = *known.entry(name.clone()).or_insert_with(|| {
+            let at = *facts.recorded.entry(name.clone()).or_insert_with(|| {
                 facts.programs.push(ProgramFacts { name, ..ProgramFacts::default() });
                 facts.programs.len() - 1
             });
@@ -445,6 +473,7 @@ impl Walk<'_> {
                 runtimes,
                 mappings,
                 cpu,
+                requests: _,
                 waits,
                 preempted,
                 callers,
@@ -473,7 +502,15 @@ impl Walk<'_> {
                 }
             }
             facts.of_number.push(at);
+            facts.usage.push((cpu.0 + cpu.1, one.starter));
             facts.heaps.push(one.heap);
+        }
+        if let Some(linux) = FlushSurvey::of(self.trace) {
+            facts.programs.iter_mut().for_each(|program| program.requests = Some(0));
+            for row in &linux.requests {
+                let program = facts.recorded_as(Some(&row.program));
+                *facts.programs[program].requests.get_or_insert(0) += row.requested.total();
+            }
         }
         let forks = self.forks.into_iter();
         facts.forks = forks
@@ -570,6 +607,32 @@ mod tests {
         let facts = Facts::of(&trace(&events));
         let starts = |name| facts.named(name).map(|program| (program.starts, program.starts_itself));
         assert_eq!((starts("node"), starts("ls")), (Some((2, 1)), Some((1, 0))));
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_program_has_its_descendants() {
+        let fork = |child| Kind::Clone { child, kind: CloneKind::Fork };
+        let used = |task, user, system| {
+            let used = Note::Used { user, system, minor: 0, major: 0, waits: 0, preempted: 0 };
+            [(task, Kind::Note(used)), (task, Kind::Exit { last: true })]
+        };
+        let mut events = Vec::from(exec(0, "sh"));
+        events.push((0, fork(1)));
+        events.extend(exec(1, "server"));
+        events.extend([(1, fork(2)), (1, fork(3))]);
+        events.extend(exec(3, "helper"));
+        events.extend([(3, fork(4))]);
+        events.extend(exec(4, "ls"));
+        for (task, user) in [(4, 1000), (3, 200), (2, 30), (1, 4)] {
+            events.extend(used(task, user, 0));
+        }
+        events.push((0, fork(5)));
+        events.extend(exec(5, "ls"));
+        events.extend(used(5, 50_000, 0).into_iter().chain(used(0, 0, 600_000)));
+        let facts = Facts::of(&trace(&events));
+        let of = |name: &str| facts.cpu_with_started(facts.recorded_as(Some(name)));
+        assert_eq!([of("ls"), of("helper"), of("server"), of("sh")], [51_000, 1200, 1234, 651_234]);
+        assert_eq!(facts.recorded_as(Some("unknown")), facts.recorded_as(None));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod advise_churn;
 mod advise_forks;
 mod advise_growth;
 mod advise_huge;
+mod advise_pin;
 mod advise_shared;
 mod advise_where;
 mod attached;

@@ -37,6 +37,10 @@ pub use moment::{Effect, Moment};
 pub use page_sets::PageSets;
 pub use regions::{entries, regions};
 pub use row::{About, Row};
-pub use rows::{all, blocks::BlockSizes};
+pub use rows::{
+    all,
+    blocks::BlockSizes,
+    requests::{PinnableProgram, Requests},
+};
 pub use run::{Pricing, price, price_under};
 pub use whole::Whole;

@@ -39,7 +39,7 @@ pub fn write(page: u64) -> Kind {
 pub const END: Kind = Kind::Exit { last: true };
 
 /// Prices a recording with one row.
-pub fn answer(events: &[(u32, Kind)], row: impl Row + 'static) -> Result<Answer, String> {
+pub fn answer<'r>(events: &[(u32, Kind)], row: impl Row + 'r) -> Result<Answer, String> {
     let prices = PriceSet { reused: 1.0, ..PriceSet::default() };
     let solo = recording(events);
     price(&solo, 1 << 28, vec![Box::new(row)], &prices, LIMIT).unwrap().rows.remove(0).answer

@@ -6,6 +6,8 @@ use serde::Deserialize;
 const HELD: &str = "held";
 /// The result for a program that gets the same advice again.
 const NOT_CARRIED_OUT: &str = "not_carried_out";
+/// Whom advice on settings of the machine is for, which is no answer to a complaint about a program.
+const MACHINE: &str = "machine";
 /// The figure that is a time, which another machine does not have.
 const TIME: &str = "fork_seconds";
 
@@ -33,6 +35,8 @@ struct Counts {
 #[derive(Debug, Deserialize)]
 struct Piece {
     kind: String,
+    #[serde(default)]
+    to: String,
     title: String,
     figure: String,
     how: String,
@@ -64,14 +68,25 @@ struct Checked {
 }
 
 impl Answer {
-    /// The kind of the first piece, or [`NONE`].
+    /// The first piece for the program, with its place in the list.
+    fn piece(&self) -> Option<(usize, &Piece)> {
+        self.advice.iter().enumerate().find(|(_, piece)| piece.to != MACHINE)
+    }
+
+    /// The comparison of that piece with the second recording: comparisons come in the order of the
+    /// pieces.
+    fn checked(&self) -> Option<&Checked> {
+        self.check.as_ref()?.advice.get(self.piece()?.0)
+    }
+
+    /// The kind of the first piece for the program, or [`NONE`].
     pub fn first(&self) -> &str {
-        self.advice.first().map_or(NONE, |piece| &piece.kind)
+        self.piece().map_or(NONE, |(_, piece)| &piece.kind)
     }
 
     /// The first piece as the command prints it: the change and its figure.
     pub fn line(&self) -> Option<String> {
-        self.advice.first().map(|piece| format!("{}: {}", piece.title, piece.figure))
+        self.piece().map(|(_, piece)| format!("{}: {}", piece.title, piece.figure))
     }
 
     /// Page faults of the recording.
@@ -81,24 +96,23 @@ impl Answer {
 
     /// Page faults that the first piece predicts, of the programs that it is for.
     pub fn predicted(&self) -> Option<u64> {
-        faults(&self.advice.first()?.expect).map(|figure| figure.with as u64)
+        faults(&self.piece()?.1.expect).map(|figure| figure.with as u64)
     }
 
     /// Page faults of these programs in the second recording.
     pub fn recorded(&self) -> Option<u64> {
-        let checked = self.check.as_ref()?.advice.first()?;
-        faults(&checked.figures)?.recorded.map(|faults| faults as u64)
+        faults(&self.checked()?.figures)?.recorded.map(|faults| faults as u64)
     }
 
     /// The result of the comparison of the first piece with the second recording.
     pub fn result(&self) -> Option<&str> {
-        Some(&self.check.as_ref()?.advice.first()?.result)
+        Some(&self.checked()?.result)
     }
 
     /// Whether the prediction of the first piece holds: all of its counts do, or, if it predicts a
     /// time alone, the cured program does not get it again.
     fn is_held(&self) -> bool {
-        let Some(checked) = self.check.as_ref().and_then(|check| check.advice.first()) else { return false };
+        let Some(checked) = self.checked() else { return false };
         let mut counts = checked.figures.iter().filter(|figure| figure.figure != TIME).peekable();
         match counts.peek() {
             None => checked.result != NOT_CARRIED_OUT,
@@ -114,7 +128,7 @@ impl Answer {
         }
         let come = |kind: &&String| self.advice.iter().any(|piece| piece.kind == **kind);
         wrong.extend(case.never.iter().filter(come).map(|kind| format!("{kind} must not come")));
-        if let (Some(says), Some(piece)) = (&case.says, self.advice.first())
+        if let (Some(says), Some((_, piece))) = (&case.says, self.piece())
             && !piece.how.contains(says.as_str())
         {
             wrong.push(format!("the way to do it does not say {says}"));
@@ -181,6 +195,32 @@ mod tests {
         };
         assert!(of("missed").wrong(&case).is_empty());
         assert_eq!(of("not_carried_out").wrong(&case), ["the prediction: not carried out"]);
+    }
+
+    #[test]
+    fn settings_of_the_machine_are_no_answer() {
+        let piece = |kind: &str, to: &str, with: f64| {
+            serde_json::json!({ "kind": kind, "to": to, "title": kind, "figure": "", "how": "by mallopt",
+                "expect": [{ "figure": "faults", "without": 10.0, "with": with }] })
+        };
+        let checked = |result: &str, recorded: f64| {
+            serde_json::json!({ "result": result, "figures": [
+                { "figure": "faults", "with": 1.0, "recorded": recorded, "result": result }] })
+        };
+        let of = |advice: Vec<serde_json::Value>| -> Answer {
+            let check = serde_json::json!({ "advice": [checked("missed", 7.0), checked("held", 2.0)] });
+            let whole = serde_json::json!({ "faults": 10 });
+            serde_json::from_value(serde_json::json!({ "whole": whole, "advice": advice, "check": check }))
+                .unwrap()
+        };
+        let both = of(vec![piece("pin", "machine", 9.0), piece("churn", "program", 1.0)]);
+        let case =
+            Case { first: "churn".into(), held: true, says: Some("mallopt".into()), ..Case::default() };
+        assert_eq!(both.wrong(&case), Vec::<String>::new());
+        assert_eq!((both.predicted(), both.recorded(), both.result()), (Some(1), Some(2), Some("held")));
+        assert!(both.line().is_some_and(|line| line.starts_with("churn")));
+        let alone = of(vec![piece("mthp", "machine", 9.0)]);
+        assert_eq!((alone.first(), alone.predicted(), alone.result()), (NONE, None, None));
     }
 
     #[test]

@@ -57,7 +57,7 @@ use pooler::Servers;
 use protect::Protections;
 use ptarmigan_replay::SoloTrace;
 use ptarmigan_replay::model::page_prices::PagePrices;
-use ptarmigan_replay::price::BlockSizes;
+use ptarmigan_replay::price::{BlockSizes, Requests};
 use ptarmigan_term::Failure;
 use rejected::Unfit;
 use seen::{All, Finder};
@@ -68,6 +68,7 @@ use starts::Starts;
 use std::collections::BTreeMap;
 use subshells::Subshells;
 use wording::Look;
+use wording::PIN;
 pub use wording::STARTS;
 use zones::Zones;
 
@@ -120,8 +121,10 @@ pub fn advise(
         &mut awaited,
     ];
     let (mut all, mut blocks) = (All(std::mem::take(&mut all)), BlockSizes::default());
+    let mut requests = Requests::default();
     let set = prices.map(|prices| prices.middle).unwrap_or_default();
-    let answer = survey::survey_and_ask(recorded, &measure.usual, &mut all, &mut blocks, &set)?;
+    let ([answer, pins], kernel) =
+        survey::survey_and_ask(recorded, &measure.usual, &mut all, [&mut blocks, &mut requests], &set)?;
     huge.finish();
     sharing.finish();
     growth.finish();
@@ -151,6 +154,9 @@ pub fn advise(
     subshells.shells.iter().for_each(|(program, of)| add("subshells", *program, of.forks));
     starts.programs.iter().for_each(|(program, of)| add(STARTS, *program, of.starts));
     sizes.programs.iter().for_each(|(program, copied)| add("fork-memory", *program, copied.pages));
+    for (program, row) in look.requests(&requests) {
+        add(PIN, program, row.pinnable);
+    }
     let mut verdicts = vec![
         look.huge(&huge, unfit)?,
         look.churn(&churn)?,
@@ -171,7 +177,8 @@ pub fn advise(
     verdicts.push(look.starts(&starts)?);
     verdicts.push(look.awaited(&awaited)?);
     let spared = verdicts.iter().map(Verdict::spared_by_huge_pages).sum();
-    verdicts.push(look.blocks(&blocks, answer, spared)?);
+    verdicts.push(look.blocks(&blocks, answer.ok(), spared)?);
+    verdicts.extend(look.pin(&requests, pins, kernel));
     Ok(Found { verdicts, needs })
 }
 

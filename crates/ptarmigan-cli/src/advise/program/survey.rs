@@ -1,7 +1,7 @@
 //! One replay under the eyes of the finders.
 use super::seen::{Finder, Happens, SpaceOperation};
 use ptarmigan_replay::model::page_prices::PriceSet;
-use ptarmigan_replay::price::{self, Answer, Row};
+use ptarmigan_replay::price::{self, Answer, KernelTime, Row};
 use ptarmigan_replay::{CountedMachine, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
 use ptarmigan_term::Failure;
 use std::time::Duration;
@@ -30,23 +30,26 @@ pub fn survey(counted: &SoloTrace, on: &CountedMachine, finder: &mut dyn Finder)
     counted.watch(on, &mut watch)
 }
 
-/// Does so, and asks `row` for its answer. `None` if it has none.
+/// Does so, and asks `rows` for their answers. Returns these in order, each or the reason why there
+/// is none, with the kernel's time that they are a part of.
 ///
 /// # Errors
 /// As [`survey`].
-pub fn survey_and_ask(
+pub fn survey_and_ask<const N: usize>(
     counted: &SoloTrace,
     on: &CountedMachine,
     finder: &mut dyn Finder,
-    row: &mut dyn Row,
+    rows: [&mut dyn Row; N],
     prices: &PriceSet,
-) -> Result<Option<Answer>, Failure> {
+) -> Result<([Result<Answer, String>; N], KernelTime), Failure> {
     let (trace, program) = (counted.trace(), counted.program());
     let mut watch = Survey { trace, program, at: 0, tasks: Tasks::new(trace), known: 0, running: 0, finder };
-    let rows: Vec<Box<dyn Row>> = vec![Box::new(row)];
-    let (mut answered, _) =
+    let rows = rows.into_iter().map(|row| Box::new(row) as Box<dyn Row>).collect();
+    let (answered, pricing) =
         price::price_under(counted, on.memory, rows, prices, Duration::MAX, Some(&mut watch))?;
-    Ok(answered.pop().and_then(|(_, priced)| priced.answer.ok()))
+    let mut answers = answered.into_iter().map(|(_, priced)| priced.answer);
+    let none = || Err("it was not asked".to_owned());
+    Ok((std::array::from_fn(|_| answers.next().unwrap_or_else(none)), pricing.kernel))
 }
 
 impl Survey<'_> {

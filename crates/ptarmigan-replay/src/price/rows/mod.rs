@@ -9,7 +9,7 @@ mod fork_batching;
 mod kpti;
 mod on_demand_fork;
 mod replicas;
-mod requests;
+pub mod requests;
 mod shared_tables;
 mod svvptc;
 

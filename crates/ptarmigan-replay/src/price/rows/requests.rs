@@ -3,27 +3,31 @@
 //! A recording has an event when a request is sent, to however many CPUs, and one at each CPU that
 //! it interrupts while a recorded task runs there. A CPU that is idle or runs another program has
 //! no event, so the difference is requests that met nobody who needed them.
+mod pins;
+
 use crate::price::{About, Answer, Effect, Moment, Row, Unit, Whole, percent};
 use foldhash::HashMap;
+use pins::ByProcess;
+pub use pins::PinnableProgram;
 use ptarmigan_term::Count;
 use ptarmigan_term::words::several;
 use ptarmigan_trace::{CloneKind, FlushEvent, Kind};
 use std::collections::BTreeMap;
 
-/// What is known of a space.
-#[derive(Clone, Copy, Default)]
-struct Process {
-    /// Whether it ever had two threads. A parent that waits for the child of a vfork is none.
-    threads: bool,
-    /// Requests of its tasks.
-    requests: u64,
-}
-
 /// Counts requests by space.
 #[derive(Default)]
 pub struct Requests {
     of_task: HashMap<u32, u32>,
-    spaces: HashMap<u32, Process>,
+    spaces: ByProcess,
+    programs: Vec<PinnableProgram>,
+}
+
+impl Requests {
+    /// Returns the programs that sent requests, the most pinnable ones first: no program before the
+    /// [`answer`](Row::answer), or if the recording has no flushes.
+    pub fn programs(&self) -> &[PinnableProgram] {
+        &self.programs
+    }
 }
 
 impl Row for Requests {
@@ -51,12 +55,14 @@ impl Row for Requests {
                 });
                 self.of_task.insert(child, forked.unwrap_or(space));
                 if kind == CloneKind::Share {
-                    self.spaces.entry(space).or_default().threads = true;
+                    self.spaces.thread(space);
                 }
             }
-            Kind::TlbFlush { reason, .. } if FlushEvent::of(reason) == Some(FlushEvent::Requested) => {
-                self.spaces.entry(space).or_default().requests += 1;
-            }
+            Kind::TlbFlush { reason, .. } => match FlushEvent::of(reason) {
+                Some(FlushEvent::Requested) => self.spaces.request(space),
+                Some(FlushEvent::ForOthers) => self.spaces.met(space),
+                _ => {}
+            },
             _ => {}
         }
     }
@@ -64,8 +70,8 @@ impl Row for Requests {
     fn answer(&mut self, whole: &Whole<'_>) -> Result<Answer, String> {
         let linux = whole.flushes()?;
         let (sent, met, wrong) = (linux.requested.total(), linux.for_others.total(), linux.wrong_cpu);
-        let alone = self.spaces.values().filter(|process| !process.threads);
-        let pinned: u64 = alone.map(|process| process.requests).sum();
+        self.programs = self.spaces.programs(whole);
+        let pinned: u64 = self.programs.iter().map(|program| program.pinnable).sum();
         let exact = sent.saturating_sub(met);
         let mut programs: BTreeMap<&str, u64> = BTreeMap::new();
         for row in &linux.requests {
@@ -107,7 +113,7 @@ impl Row for Requests {
             Count(exact),
         );
         answer.when_not = format!(
-            "Pins leave {} of processes with several threads, and an exact mask {} that flushed.",
+            "Pins leave {} of processes whose threads run at once, and an exact mask {} that flushed.",
             several(sent - pinned.min(sent), "request"),
             Count(sent - exact),
         );

@@ -5,6 +5,7 @@ mod churn;
 mod forks;
 mod huge;
 mod memory;
+mod pin;
 
 use super::super::advice::{Advice, Details, ProgramShare, Rejected, To, Verdict};
 use super::super::expect::{self, Expect, Figure};
@@ -12,6 +13,7 @@ use super::super::facts::Facts;
 use super::super::figures::{Figures, NOTHING, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use super::rejected::not;
+pub use pin::PIN;
 use ptarmigan_replay::model::page_prices::PagePrices;
 use ptarmigan_replay::{SoloTrace, Trace};
 use ptarmigan_term::{Count, Failure, Time};
