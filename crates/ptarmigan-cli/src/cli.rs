@@ -18,8 +18,8 @@ use ptarmigan_term::print;
 use std::process::ExitCode;
 
 /// A workbench for page-table memory: records what real programs do to their address spaces and
-/// replays it on several allocation policies. Without a command, replays the shipped recording of a
-/// compile on three policies.
+/// replays it on several allocation policies. Without a command, replays the shipped recording
+/// linux-build on three policies.
 #[derive(Debug, Parser)]
 #[command(name = "ptarmigan", version, args_conflicts_with_subcommands = true, max_term_width = 80)]
 pub struct Cli {

@@ -45,8 +45,8 @@ const OF_POLICIES: [&str; 24] = [
 /// Replay recorded programs on the library, policy against policy.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ReplayArgs {
-    /// Traces to replay: files, names of shipped recordings (compile, configure, rustc,
-    /// linux-build, fixture), or - for standard input [default: compile].
+    /// Traces to replay: files, names of shipped recordings (linux-build, compile,
+    /// configure, rustc, fixture), or - for standard input [default: linux-build].
     pub(super) traces: Vec<PathBuf>,
     /// Allocation policies to compare.
     #[arg(help_heading = "Policies", long, value_delimiter = ',', value_name = "POLICY,...", default_values = ["plain", "v5", "ptarmigan"])]

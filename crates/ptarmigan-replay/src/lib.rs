@@ -100,7 +100,7 @@ pub use workers::watch::Watch;
 
 use crate::baseline::{BaselineRun, Comparison, WithComparison};
 
-use crate::files::shipped::COMPILE;
+use crate::files::shipped::DEFAULT;
 use ptarmigan_bench::json::Document;
 use ptarmigan_term::{Context, Failure, print};
 use report::ReplayReport;
@@ -110,14 +110,15 @@ use std::process::ExitCode;
 /// The number of the form of a replay's document.
 const SCHEMA: u32 = 2;
 
-/// Replays the shipped recording of a compile on all policies, also under the sanitizer. The
-/// command without arguments does this.
+/// Replays the default recording on three policies, also under the sanitizer. The command without
+/// arguments does this.
 ///
 /// # Errors
 /// As [`run`].
 pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
     if std::io::stdout().is_terminal() {
-        print::note("replays the shipped compile on 3 policies; `ptarmigan --help` has more");
+        let (name, _) = DEFAULT;
+        print::note(&format!("replays the shipped {name} on 3 policies; `ptarmigan --help` has more"));
     }
     let policy = vec![PolicyName::Plain, PolicyName::V5, PolicyName::Ptarmigan];
     let memory = 4 << 30;
@@ -159,7 +160,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         Ok(())
     };
     if args.traces.is_empty() {
-        load(Trace::from_bytes(COMPILE, "the shipped compile"))?;
+        load(Trace::open_or_default(None))?;
     }
     for path in &args.traces {
         load(Trace::open(path))?;

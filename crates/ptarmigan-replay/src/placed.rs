@@ -59,12 +59,12 @@ pub struct PlacedPeaks {
 }
 
 impl PlacedTrace {
-    /// Reads a recording, `None` for the shipped one of a compile, moves it and plans its replay.
+    /// Reads a recording, `None` for the default one, moves it and plans its replay.
     ///
     /// # Errors
     /// If it is not a recording, or does not fit into 3 GiB.
     pub fn read(path: Option<&Path>) -> Result<Self, Failure> {
-        Self::new(Trace::read_or_shipped(path)?)
+        Self::new(Trace::open_or_default(path)?)
     }
 
     /// Moves a recording and plans its replay.

@@ -46,12 +46,12 @@ impl SoloTrace {
         SoloTrace { trace, schedule }
     }
 
-    /// Reads a recording, `None` for the shipped one of a compile.
+    /// Reads a recording, `None` for the default one.
     ///
     /// # Errors
     /// If the file is not a recording.
     pub fn read(path: Option<&Path>) -> Result<Self, Failure> {
-        Trace::read_or_shipped(path).map(Self::new)
+        Trace::open_or_default(path).map(Self::new)
     }
 
     /// Returns the recording.

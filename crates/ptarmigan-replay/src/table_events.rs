@@ -42,7 +42,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         }
     };
     let options = PolicyOptions { memory: args.memory, large_pages: args.large_pages };
-    write_table_events(Trace::read_or_shipped(path)?, &options, &mut print::stdout)
+    write_table_events(Trace::open_or_default(path)?, &options, &mut print::stdout)
 }
 
 /// Replays a recording on x86-64, with one worker, and passes the events of its tables to `write`

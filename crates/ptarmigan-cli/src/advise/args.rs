@@ -68,7 +68,7 @@ impl AdviseArgs {
 
     /// Reads a trace, without names of files and functions if the advice is for others.
     pub(super) fn open(&self, path: &Path) -> Result<Trace, Failure> {
-        if self.share { Trace::open_without_symbols(path) } else { Trace::open(path) }
+        if self.share { Trace::without_symbols(Some(path)) } else { Trace::open(path) }
     }
 
     /// Checks the combinations that clap cannot express.

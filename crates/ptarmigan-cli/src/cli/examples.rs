@@ -28,7 +28,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "ptarmigan",
         &[
-            example("Replays the shipped compile on three policies, under the sanitizer.", "ptarmigan"),
+            example("Replays the shipped linux-build on three policies, under the sanitizer.", "ptarmigan"),
             example("Does so with two copies at once.", "ptarmigan --copies 2"),
             example("Records a program of yours.", "ptarmigan record -o make.ptrace make -j2"),
             example("Replays it.", "ptarmigan replay make.ptrace"),

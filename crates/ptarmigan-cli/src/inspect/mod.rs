@@ -23,7 +23,7 @@ const SCHEMA: u32 = 2;
 /// Show what a trace contains.
 #[derive(clap::Args, Debug)]
 pub struct InspectArgs {
-    /// The trace: a file, the name of a shipped recording (compile, configure, rustc, linux-build,
+    /// The trace: a file, the name of a shipped recording (linux-build, compile, configure, rustc,
     /// fixture), or - for standard input.
     file: PathBuf,
     /// Print JSON.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(clap::Args, Clone, Debug)]
 pub struct ReportArgs {
     /// Traces to report on, side by side if there are several; - for standard input [default: the
-    /// shipped recording of a compile].
+    /// shipped linux-build].
     pub(super) traces: Vec<PathBuf>,
     /// The page; - for standard output [default: report.html, or no page with --markdown or
     /// --summary].

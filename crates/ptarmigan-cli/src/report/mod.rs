@@ -84,13 +84,10 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a trace, `None` for the shipped recording of a compile; without names of files and
-/// functions if it is for others.
+/// Reads a trace, `None` for the default recording; without names of files and functions if it is
+/// for others.
 fn open(path: Option<&Path>, share: bool) -> Result<Trace, Failure> {
-    match path {
-        Some(path) if share => Trace::open_without_symbols(path),
-        path => Trace::read_or_shipped(path),
-    }
+    if share { Trace::without_symbols(path) } else { Trace::open_or_default(path) }
 }
 
 /// The place of a document.

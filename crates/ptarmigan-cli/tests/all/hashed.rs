@@ -49,7 +49,8 @@ fn the_fixture_replays_cleanly_on_both_layouts() {
 #[test]
 #[ignore = "replays whole traces: cargo xtask ci tests-long"]
 fn the_compile_replays_page_for_page_and_no_entry_is_left() {
-    let out = ptarmigan(&["replay", "--arch", "ppc32", "--policy", "ptarmigan"]).good();
+    let out =
+        ptarmigan(&["replay", &shipped("compile.ptrace"), "--arch", "ppc32", "--policy", "ptarmigan"]).good();
     for part in ["moved to ppc32, page for page", "packed in order", "0 entries at the end"] {
         assert!(out.contains(part), "{part}: {out}");
     }

@@ -72,7 +72,7 @@ fn wrong_names_get_the_nearest_ones() {
         (&["replay", "--params", "magazine=100"], 2, "write quicklist=on,magazine=N"),
         (&["replay", "compil"], 1, "did you mean compile?"),
         (&["inspect", "../../traces/rustc.ptrac"], 1, "did you mean rustc.ptrace?"),
-        (&["inspect", "nowhere/at/all.ptrace"], 1, "shipped recordings are compile, configure"),
+        (&["inspect", "nowhere/at/all.ptrace"], 1, "shipped recordings are linux-build, compile"),
         (&["replay", "fixture", "--model", "linux33"], 1, "did you mean linux-33?"),
         (&["inspect", "fixture", "--events", "--kind", "fualt"], 1, "did you mean fault?"),
     ];

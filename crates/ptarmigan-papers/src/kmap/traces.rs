@@ -111,8 +111,8 @@ pub(super) fn shipped(costs: CostModel) -> Result<Part, Failure> {
 ///
 /// If it does not fit.
 pub(super) fn sizes(costs: CostModel) -> Result<Part, Failure> {
-    let Some((name, bytes)) = SHIPPED.first() else {
-        return Err(Failure::new("no recording is shipped"));
+    let Some((name, bytes)) = SHIPPED.iter().find(|(name, _)| *name == COMPILE_NAME) else {
+        return Err(Failure::new(format!("no recording {COMPILE_NAME} is shipped")));
     };
     let trace = SoloTrace::new(Trace::from_bytes(bytes, name)?);
     let bar = bar::bar(2 * POOLS.len() as u64, "pool sizes");

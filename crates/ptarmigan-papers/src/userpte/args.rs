@@ -42,7 +42,7 @@ pub(super) struct TimeOptions {
     /// Runs of each placement, 5 or more. Placements take turns.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(5..=1000))]
     pub runs: u32,
-    /// Recording to replay [default: the shipped recording of a compile, whole].
+    /// Recording to replay [default: the shipped linux-build, whole].
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Memory of the machine, up to 64G.

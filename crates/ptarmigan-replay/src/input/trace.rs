@@ -1,6 +1,6 @@
 //! A trace in memory, packed so that reading it costs little beside the replay.
 use crate::account::{Account, Programs};
-use crate::files::shipped::COMPILE;
+use crate::files::shipped::DEFAULT;
 use crate::linux::{Blocks, HugeFaults};
 use crate::memory::available;
 use foldhash::{HashMap, HashMapExt};
@@ -162,14 +162,27 @@ impl Trace {
         Self::open_with(path, Some)
     }
 
-    /// Reads a trace from a file, without its names of files and functions: as the copy that
-    /// `ptarmigan inspect --share` writes.
+    /// Reads a trace from a file, `None` for the shipped recording that is the default.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_without_symbols(path: &Path) -> Result<Self, Failure> {
-        let trace = Self::open_with(path, Event::without_symbols)?;
+    pub fn open_or_default(path: Option<&Path>) -> Result<Self, Failure> {
+        Self::open_or_default_with(path, Some)
+    }
+
+    /// Reads a trace as [`open_or_default`](Self::open_or_default), without its names of files and
+    /// functions: as the copy that `ptarmigan inspect --share` writes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn without_symbols(path: Option<&Path>) -> Result<Self, Failure> {
+        let trace = Self::open_or_default_with(path, Event::without_symbols)?;
         Ok(Trace { symbols: Symbols::default(), ..trace })
+    }
+
+    fn open_or_default_with(path: Option<&Path>, keep: fn(Event) -> Option<Event>) -> Result<Self, Failure> {
+        let (name, bytes) = DEFAULT;
+        path.map_or_else(|| Self::from_bytes_with(bytes, name, keep), |path| Self::open_with(path, keep))
     }
 
     fn open_with(path: &Path, keep: fn(Event) -> Option<Event>) -> Result<Self, Failure> {
@@ -189,21 +202,17 @@ impl Trace {
         Self::read(&mut reader, expected, keep).context(&name)
     }
 
-    /// Reads a trace from a file, `None` for the shipped recording of a compile.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn read_or_shipped(path: Option<&Path>) -> Result<Self, Failure> {
-        path.map_or_else(|| Self::from_bytes(COMPILE, "the shipped compile"), Self::open)
-    }
-
     /// Reads a trace from memory.
     ///
     /// # Errors
     /// If it is not a complete trace.
     pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Self, Failure> {
+        Self::from_bytes_with(bytes, name, Some)
+    }
+
+    fn from_bytes_with(bytes: &[u8], name: &str, keep: fn(Event) -> Option<Event>) -> Result<Self, Failure> {
         let mut reader = Reader::new(bytes).context(name)?;
-        Self::read(&mut reader, 0, Some).context(name)
+        Self::read(&mut reader, 0, keep).context(name)
     }
 
     /// Reads the events that `keep` returns.
@@ -372,6 +381,16 @@ mod tests {
         let trace = Trace::from_bytes(&bytes, "made").expect("a trace");
         assert_eq!((trace.steps.len(), trace.events), (2, 5));
         assert_eq!(trace.settings.block_sizes().always, [64]);
+    }
+
+    #[test]
+    fn the_default_has_names_and_times_and_a_copy_for_others_no_names() {
+        let trace = Trace::open_or_default(None).expect("a shipped recording");
+        assert_eq!(trace.name, DEFAULT.0);
+        assert!(!trace.times.is_empty() && !trace.symbols.is_empty());
+        let copy = Trace::without_symbols(None).expect("the same recording");
+        assert!(copy.symbols.is_empty());
+        assert_eq!(copy.steps.len(), trace.steps.len());
     }
 
     #[test]

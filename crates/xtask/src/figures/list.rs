@@ -16,7 +16,7 @@
 //! count: _ | {rows(cpus=8,policy=v5).kept_kib}
 //!
 //! [README.md] events of the compile
-//! run: ptarmigan replay --json
+//! run: ptarmigan replay traces/compile.ptrace --json
 //! count: {trace.events} events
 //! here: 3,911,524 events
 //! ```
