@@ -76,6 +76,11 @@ impl FigureTable {
         }
     }
 
+    /// Adds the remark: when and where it was measured, and the command.
+    pub fn with_remark(self, measured: &str, command: &str) -> Self {
+        FigureTable { measured: measured.to_owned(), command: command.to_owned(), ..self }
+    }
+
     fn column(&self, name: &str) -> Result<usize, String> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| format!("no column {name}"))
     }
@@ -353,7 +358,12 @@ fn remark(view: &FigureTable, table: &FigureTable) -> String {
     let mut first = said.chars();
     let said =
         first.next().map_or(String::new(), |c| c.to_uppercase().chain(first).collect::<String>() + ".");
-    let (mut text, mut width) = ("\n".to_owned(), 0);
+    format!("\n{}\n", wrapped(&said))
+}
+
+/// Returns a text in lines of the width of a page.
+pub fn wrapped(said: &str) -> String {
+    let (mut text, mut width) = (String::new(), 0);
     for word in said.split(' ') {
         let more = word.chars().count();
         if width > 0 {
@@ -364,7 +374,7 @@ fn remark(view: &FigureTable, table: &FigureTable) -> String {
         text += word;
         width += more;
     }
-    text + "\n"
+    text
 }
 
 #[cfg(test)]
