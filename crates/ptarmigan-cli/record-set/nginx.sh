@@ -1,5 +1,5 @@
 #!/bin/bash
-# Load: nginx with four workers and 300 sites that is reloaded ten times while clients ask for a file.
+# Load: nginx with four workers and 300 sites, reloaded ten times while clients ask for a file.
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 chmod 755 "$dir"

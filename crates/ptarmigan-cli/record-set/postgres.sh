@@ -1,5 +1,5 @@
 #!/bin/bash
-# Load: PostgreSQL with 128 MiB of shared buffers, and $1 clients that scan a table and look rows up.
+# Load: PostgreSQL with 128 MiB of shared buffers; $1 clients scan a table and look rows up.
 bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -26,7 +26,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use table::{RecordSet, Recording};
+use table::{RecordSet, SetRow};
 
 /// The directory of the programs.
 pub const HOME: &str = "crates/ptarmigan-cli/record-set";
@@ -69,7 +69,7 @@ fn all(args: &RecordSetArgs) -> Result<bool, String> {
     let root = std::env::current_dir().map_err(|e| format!("the current directory: {e}"))?;
     let set = RecordSet::read(&root.join(HOME).join(LIST))?;
     let (chosen, mut tools) = (set.chosen(&args.only)?, Tools::new(&set.need));
-    let mut left_out = |recording: &Recording| {
+    let mut left_out = |recording: &SetRow| {
         tools.missing(&recording.needs).map(|tool| match &tool.debian {
             Some(packages) => format!("{} is missing: apt-get install {packages}", tool.name),
             None => format!("{} is missing", tool.name),
@@ -112,13 +112,13 @@ struct Studio<'a> {
 }
 
 impl Studio<'_> {
-    fn trace(&self, recording: &Recording) -> PathBuf {
+    fn trace(&self, recording: &SetRow) -> PathBuf {
         self.dir.join(format!("{}.ptrace", recording.name))
     }
 
     /// Makes the recording unless it is there, prices it, and writes its answers if asked to.
     /// Returns a line about it.
-    fn price(&self, recording: &Recording) -> Result<String, String> {
+    fn price(&self, recording: &SetRow) -> Result<String, String> {
         let (trace, start) = (self.trace(recording), Instant::now());
         let made = if trace.exists() {
             "found".to_owned()
@@ -148,7 +148,7 @@ impl Studio<'_> {
     }
 
     /// Records a program. The trace comes to its place at the end, so that no half of one is found.
-    fn record(&self, recording: &Recording, trace: &Path) -> Result<(), String> {
+    fn record(&self, recording: &SetRow, trace: &Path) -> Result<(), String> {
         let source = self.root.join(HOME).join(&recording.file);
         let mut command = command_of(&source, self.recorder.dir(), None)?;
         command.extend(recording.with.iter().cloned());

@@ -22,12 +22,12 @@ struct Answers {
     kernel_seconds: f64,
     kernel_recorded: bool,
     lost: u64,
-    answered: Vec<Answered>,
+    answered: Vec<KeptAnswer>,
     refused: Vec<Refused>,
 }
 
 #[derive(Deserialize, Serialize)]
-struct Answered {
+struct KeptAnswer {
     name: String,
     share: Option<f64>,
     counted: String,
@@ -44,7 +44,7 @@ struct Refused {
 
 /// The machine of a recording.
 #[derive(Serialize)]
-struct Machine {
+struct RecordedOn {
     cpus: usize,
     kernel: String,
 }
@@ -55,7 +55,7 @@ pub struct PriceRecord {
     name: String,
     /// The day on which it was recorded.
     date: String,
-    machine: Machine,
+    machine: RecordedOn,
     #[serde(flatten)]
     answers: Answers,
 }
@@ -73,7 +73,7 @@ impl PriceRecord {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let date = Timestamp::try_from(recorded).map_err(|e| format!("the date of {name}: {e}"))?;
         let date = date.strftime("%Y-%m-%d").to_string();
-        Ok(PriceRecord { name: name.to_owned(), date, machine: Machine { cpus, kernel }, answers })
+        Ok(PriceRecord { name: name.to_owned(), date, machine: RecordedOn { cpus, kernel }, answers })
     }
 
     /// Returns how many proposals have an answer.

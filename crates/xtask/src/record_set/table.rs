@@ -7,7 +7,7 @@ use std::path::Path;
 /// A recording of the set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recording {
+pub struct SetRow {
     /// Its name, which its figures have in `figures/price`.
     pub name: String,
     /// The program. Its extension says how it is built and run.
@@ -28,7 +28,7 @@ pub struct RecordSet {
     #[serde(default)]
     pub need: Vec<Tool>,
     /// The recordings, in the order in which they are made.
-    pub recording: Vec<Recording>,
+    pub recording: Vec<SetRow>,
 }
 
 impl RecordSet {
@@ -63,12 +63,12 @@ impl RecordSet {
     ///
     /// # Errors
     /// If a name is no recording's.
-    pub fn chosen(&self, only: &[String]) -> Result<Vec<&Recording>, String> {
+    pub fn chosen(&self, only: &[String]) -> Result<Vec<&SetRow>, String> {
         let has = |name: &String| self.recording.iter().any(|recording| recording.name == *name);
         match only.iter().find(|name| !has(name)) {
             Some(name) => Err(format!("--only {name}: no recording of the set has this name")),
             None => {
-                let wanted = |recording: &&Recording| only.is_empty() || only.contains(&recording.name);
+                let wanted = |recording: &&SetRow| only.is_empty() || only.contains(&recording.name);
                 Ok(self.recording.iter().filter(wanted).collect())
             }
         }

@@ -4,12 +4,15 @@
 //! of docs/price.md, with a key figure a cell, and a paragraph for each proposal with its ranges.
 mod answers;
 mod columns;
+mod recording;
 
 use super::table::FigureTable;
 use crate::repository;
-use columns::{COLUMNS, Column};
+use columns::COLUMNS;
 use ptarmigan_term::Mean;
+use recording::{PricedMachine, PricedRecording};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -17,66 +20,34 @@ use std::path::Path;
 const DIRECTORY: &str = "figures/price";
 /// The file of it that has no answers, but the prices of pages.
 const PRICES: &str = "prices";
+/// The command that writes the files.
+const COMMAND: &str = "cargo xtask record-set --write";
 /// A cell without an answer.
 const REFUSED: &str = "–";
 
-/// The answers on a recording.
-#[derive(Deserialize)]
-struct PricedRecording {
-    name: String,
-    date: String,
-    machine: PricedMachine,
-    kernel_seconds: f64,
-    faults: u64,
-    answered: Vec<Answer>,
-    refused: Vec<Refusal>,
+/// The file of prices, as far as the page says where they are from.
+#[derive(Default, Deserialize)]
+struct PriceList {
+    host: PricedHost,
+    page_prices: LoadAverage,
 }
 
-#[derive(Deserialize)]
-struct PricedMachine {
-    cpus: u64,
-    kernel: String,
+#[derive(Default, Deserialize)]
+struct PricedHost {
+    cpu: String,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    name: String,
-    share: Option<f64>,
-    counted: String,
-    figures: Vec<AnswerFigure>,
-}
-
-#[derive(Deserialize)]
-struct AnswerFigure {
-    name: String,
-    value: f64,
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    name: String,
-    reason: String,
-}
-
-impl PricedRecording {
-    fn answer(&self, proposal: &str) -> Option<&Answer> {
-        self.answered.iter().find(|answer| answer.name == proposal)
-    }
-}
-
-impl Answer {
-    /// Returns a figure.
-    ///
-    /// # Errors
-    /// If the answer has none of this name.
-    fn figure(&self, name: &str) -> Result<f64, String> {
-        let figure = self.figures.iter().find(|figure| figure.name == name);
-        figure.map(|figure| figure.value).ok_or_else(|| format!("{} has no figure {name}", self.name))
-    }
+#[derive(Default, Deserialize)]
+struct LoadAverage {
+    load: f64,
 }
 
 /// The answers on all recordings, by name.
-pub struct PriceMatrix(Vec<PricedRecording>);
+#[derive(Default)]
+pub struct PriceMatrix {
+    recordings: Vec<PricedRecording>,
+    prices: PriceList,
+}
 
 impl PriceMatrix {
     /// Reads all files below `root`.
@@ -86,17 +57,24 @@ impl PriceMatrix {
     pub fn read(root: &Path) -> Result<Self, String> {
         let directory = root.join(DIRECTORY);
         let entries = std::fs::read_dir(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-        let mut all: Vec<PricedRecording> = Vec::new();
+        let wrong = |path: &Path, e: serde_json::Error| format!("{}: {e}", path.display());
+        let mut all = PriceMatrix::default();
         for entry in entries {
             let path = entry.map_err(|e| format!("{}: {e}", directory.display()))?.path();
-            if !repository::is_kind(&path, "json") || path.file_stem().is_some_and(|name| name == PRICES) {
+            if !repository::is_kind(&path, "json") {
                 continue;
             }
             let text = repository::read(&path)?;
-            all.push(serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?);
+            let value: Value = serde_json::from_str(&text).map_err(|e| wrong(&path, e))?;
+            if path.file_stem().is_some_and(|name| name == PRICES) {
+                all.prices = serde_json::from_value(value).map_err(|e| wrong(&path, e))?;
+            } else if value.get("answered").is_some() {
+                // Other figures about prices have no answers.
+                all.recordings.push(serde_json::from_value(value).map_err(|e| wrong(&path, e))?);
+            }
         }
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(PriceMatrix(all))
+        all.recordings.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
     }
 
     /// Returns the matrix: a row for each recording, a column for each proposal.
@@ -104,10 +82,9 @@ impl PriceMatrix {
     /// # Errors
     /// With the figure that an answer lacks.
     pub fn table(&self) -> Result<FigureTable, String> {
-        let mut heads = vec!["recording", "faults", "kernel, s"];
+        let mut heads = vec!["recording", "kernel, s"];
         heads.extend(COLUMNS.iter().map(|column| column.head));
-        let rows = self.0.iter().map(|recording| {
-            let faults = format!("{:.0}", Mean(recording.faults as f64));
+        let rows = self.recordings.iter().map(|recording| {
             let seconds = format!("{:.2}", Mean(recording.kernel_seconds));
             let cells = COLUMNS.iter().map(|column| {
                 let answer = recording.answer(column.proposal);
@@ -115,24 +92,25 @@ impl PriceMatrix {
             });
             let cells = cells.collect::<Result<Vec<_>, String>>();
             let cells = cells.map_err(|why| format!("{DIRECTORY}/{}.json: {why}", recording.name))?;
-            Ok([vec![recording.name.clone(), faults, seconds], cells].concat())
+            Ok([vec![recording.name.clone(), seconds], cells].concat())
         });
         let rows = rows.collect::<Result<Vec<_>, String>>()?;
-        Ok(FigureTable::of_texts(&heads, rows)
-            .with_remark(&self.machines(), "cargo xtask record-set --write"))
+        Ok(FigureTable::of_texts(&heads, rows).with_remark(&self.machines(), COMMAND).dense())
     }
 
     /// Returns the days and the machines of the recordings.
     fn machines(&self) -> String {
         let all: BTreeSet<String> = self
-            .0
+            .recordings
             .iter()
             .map(|recording| {
                 let PricedMachine { cpus, kernel } = &recording.machine;
                 format!("recorded on {}, {cpus} CPUs, Linux {kernel}", recording.date)
             })
             .collect();
-        all.into_iter().collect::<Vec<_>>().join("; ")
+        let PriceList { host, page_prices } = &self.prices;
+        let prices = format!("prices of an {}, measured at load {:.1}", host.cpu, Mean(page_prices.load));
+        all.into_iter().chain([prices]).collect::<Vec<_>>().join("; ")
     }
 
     /// Returns a paragraph for each proposal.
@@ -140,42 +118,34 @@ impl PriceMatrix {
     /// # Errors
     /// With the figure that an answer lacks.
     pub fn answers(&self) -> Result<String, String> {
-        answers::paragraphs(&self.0)
+        answers::paragraphs(&self.recordings)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::recording::example;
     use super::*;
 
-    /// Makes a recording with an answer to `blocks` of so many percent, and none to `kpti`.
-    pub(super) fn recording(name: &str, saved: f64, share: Option<f64>) -> PricedRecording {
-        let answer = serde_json::json!({ "name": "blocks", "share": share,
-            "counted": "Blocks of 32K take 3 of 4 faults away.",
-            "figures": [{ "name": "faults saved at 32K", "value": saved, "unit": "%" }] });
-        let refused = serde_json::json!([{ "name": "kpti", "reason": "it has no calls" }]);
-        let document = serde_json::json!({ "name": name, "date": "2026-12-01", "faults": 1234,
-            "machine": { "cpus": 2, "kernel": "6.18" }, "kernel_seconds": 0.5,
-            "answered": [answer], "refused": refused });
-        serde_json::from_value(document).unwrap()
+    fn matrix(recording: PricedRecording) -> PriceMatrix {
+        PriceMatrix { recordings: vec![recording], prices: PriceList::default() }
     }
 
     #[test]
     fn a_cell_has_the_key_figure_or_a_dash() {
-        let matrix = PriceMatrix(vec![recording("a", 74.6, None)]);
+        let matrix = matrix(example("a", 74.6, None));
         let mut tables = super::super::table::Tables::default();
         tables.add("price".to_owned(), matrix.table().unwrap()).unwrap();
         let page = tables.page("price").unwrap();
-        assert!(page.contains("\n| a | 1,234 | 0.50 | 75 (32K) | – |"), "{page}");
-        let remark = "\nRecorded on 2026-12-01, 2 CPUs, Linux 6.18; by `cargo xtask record-set --write`.\n";
-        assert!(page.ends_with(remark), "{page}");
+        assert!(page.contains("\n|a|0.50|75 (32K)|–|"), "{page}");
+        assert!(page.contains("\nRecorded on 2026-12-01, 2 CPUs, Linux 6.18; prices of"), "{page}");
     }
 
     #[test]
     fn a_figure_that_is_missing_is_named_with_its_file() {
-        let mut of = recording("a", 74.6, None);
+        let mut of = example("a", 74.6, None);
         of.answered[0].figures.clear();
-        let why = PriceMatrix(vec![of]).table().err().unwrap();
+        let why = matrix(of).table().err().unwrap();
         assert_eq!(why, "figures/price/a.json: blocks has no figure faults saved at 32K");
     }
 
@@ -183,9 +153,9 @@ mod tests {
     fn the_files_have_all_proposals_of_the_matrix() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let matrix = PriceMatrix::read(&root).unwrap();
-        assert!(!matrix.0.is_empty());
-        for recording in &matrix.0 {
-            let refused = |column: &&Column| {
+        assert!(!matrix.recordings.is_empty());
+        for recording in &matrix.recordings {
+            let refused = |column: &&columns::Column| {
                 recording.answer(column.proposal).is_none()
                     && recording.refused.iter().all(|refused| refused.name != column.proposal)
             };
