@@ -20,7 +20,11 @@ mod names;
 mod outcome;
 mod pages;
 mod pictures;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod program;
 mod prose;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod record_set;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recorder;
 mod repository;
@@ -28,6 +32,8 @@ mod rooms;
 mod script;
 mod test_names;
 mod tokens;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod tools;
 mod units;
 #[cfg(unix)]
 mod usage;
@@ -84,6 +90,9 @@ enum Task {
     /// Records programs of public complaints, and compares the advice with the right answers.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Complaints(complaints::ComplaintsArgs),
+    /// Records a set of loads, and prices proposals on them for docs/price.md.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    RecordSet(record_set::RecordSetArgs),
     /// Runs a program of `fidelity` (used by the recording).
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[command(hide = true)]
@@ -116,6 +125,8 @@ fn main() -> ExitCode {
         Task::Suite(args) => fidelity::suite(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Complaints(args) => complaints::run(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Task::RecordSet(args) => record_set::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Guest { file } => fidelity::guest(&file),
     }

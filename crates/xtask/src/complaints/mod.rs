@@ -18,15 +18,15 @@ mod effect;
 mod table;
 
 use crate::outcome;
+use crate::program::command_of;
 use crate::recorder::Recorder;
-use crate::script::succeeds;
+use crate::tools::Tools;
 use answer::{Answer, Document};
 use clap::{Args, ValueEnum};
 use effect::Effect;
 use ptarmigan_term::text::{Text, TextTable};
 use ptarmigan_term::words::several;
 use ptarmigan_term::{Count, Time};
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -110,16 +110,13 @@ fn compare(args: &ComplaintsArgs) -> Result<bool, String> {
             args.only.is_empty() || args.only.iter().any(|n| n == case.name())
         }
     };
-    let mut have: BTreeMap<&str, bool> = BTreeMap::new();
+    let mut tools = Tools::new(&table.need);
     let (mut answered, mut left_out, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     let mut effects = Vec::new();
     // A case without a cure has no effect.
     let runs = |case: &&Case| chosen(case) && (args.effect.is_none() || !case.cure.is_empty());
     for case in table.case.iter().filter(runs) {
-        let needs = table.need.iter().filter(|need| case.needs.contains(&need.name));
-        let mut missing =
-            needs.filter(|need| !*have.entry(&need.name).or_insert_with(|| succeeds(&need.have)));
-        if let Some(need) = missing.next() {
+        if let Some(need) = tools.missing(&case.needs) {
             left_out.push(format!("{} ({})", case.name(), need.name));
             continue;
         }
@@ -256,35 +253,7 @@ impl Bench<'_> {
 
     /// Builds the program. Returns its command.
     fn program(&self, case: &Case) -> Result<Vec<String>, String> {
-        let source = self.home.join(&case.file).display().to_string();
-        let binary = self.recorder.dir().join(case.name()).display().to_string();
-        let build = match case.extension() {
-            "c" => format!("{} -o {binary} {source}", case.build.as_deref().unwrap_or("cc -O1 -pthread")),
-            "go" => format!("go build -o {binary} {source}"),
-            "cs" => {
-                said(&format!("mcs -out:{binary} {source}"))?;
-                return Ok(vec!["mono".to_owned(), binary]);
-            }
-            // Next to the source, ghc would leave files.
-            "hs" => {
-                let dir = format!("{binary}.build");
-                format!("ghc -v0 -O1 -threaded -rtsopts -outputdir {dir} -o {binary} {source}")
-            }
-            "rb" => return Ok(vec!["ruby".to_owned(), source]),
-            "sh" => return Ok(vec!["bash".to_owned(), source]),
-            "js" => return Ok(vec!["node".to_owned(), source]),
-            "php" => return Ok(vec!["php".to_owned(), source]),
-            "pl" => return Ok(vec!["perl".to_owned(), source]),
-            "java" => {
-                let dir = self.recorder.dir().display().to_string();
-                said(&format!("javac -d {dir} {source}"))?;
-                return Ok(["java", "-cp", &dir, case.name()].map(str::to_owned).to_vec());
-            }
-            // The file python3 may be a script that looks for an interpreter.
-            "py" => return Ok(vec![said("python3 -c 'import sys; print(sys.executable)'")?, source]),
-            other => return Err(format!("{}: nothing is known to run .{other} with", case.file)),
-        };
-        said(&build).map(|_| vec![binary])
+        command_of(&self.home.join(&case.file), self.recorder.dir(), case.build.as_deref())
     }
 
     fn record(&self, trace: &Path, command: &[String]) -> Result<(), String> {
@@ -310,15 +279,6 @@ fn command(program: &[String], words: &[String]) -> Vec<String> {
         words.iter().cloned().partition(|word| word.contains('='));
     let env = (!variables.is_empty()).then(|| "env".to_owned());
     env.into_iter().chain(variables).chain(program.iter().cloned()).chain(arguments).collect()
-}
-
-/// Returns the output of a script.
-fn said(script: &str) -> Result<String, String> {
-    let run = Command::new("bash").args(["-c", script]).output().map_err(|e| format!("bash: {e}"))?;
-    if !run.status.success() {
-        return Err(format!("{script}: {}", String::from_utf8_lossy(&run.stderr).trim()));
-    }
-    Ok(String::from_utf8_lossy(&run.stdout).trim().to_owned())
 }
 
 #[cfg(test)]

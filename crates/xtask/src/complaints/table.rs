@@ -1,5 +1,6 @@
 //! Reads `crates/ptarmigan-cli/complaints/cases.toml`: programs, and the answers that are right.
 use crate::repository;
+use crate::tools::{Tool, unknown};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,16 +25,6 @@ const KINDS: [&str; 15] = [
     "starts",
     "userfault",
 ];
-
-/// A tool without which a case is left out.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tool {
-    /// The name that cases say.
-    pub name: String,
-    /// Script that succeeds if it is there.
-    pub have: String,
-}
 
 /// A complaint, and the answer that is right.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -91,11 +82,6 @@ impl Case {
         self.file.split_once('.').map_or(self.file.as_str(), |(name, _)| name)
     }
 
-    /// The extension of the file.
-    pub fn extension(&self) -> &str {
-        self.file.split_once('.').map_or("", |(_, extension)| extension)
-    }
-
     /// Returns the first fault of the row, if it has one.
     fn fault(&self, table: &Cases) -> Option<String> {
         let known = |kind: &String| KINDS.contains(&kind.as_str());
@@ -108,9 +94,7 @@ impl Case {
         if self.held && (self.cure.is_empty() || self.first == NONE) {
             return Some("held: there is no prediction without advice and a cure".to_owned());
         }
-        let unknown = |need: &&String| table.need.iter().all(|known| known.name != **need);
-        let need = self.needs.iter().find(unknown);
-        need.map(|need| format!("its need {need} is not in the table"))
+        unknown(&table.need, &self.needs)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Figures of documents: tables of them (`figures/*.toml`), a list of their commands
-//! (`lists/figures.list`), run, compared and written down.
+//! (`lists/figures.list`), run, compared and written down; and prices of proposals
+//! (`figures/price`), which `cargo xtask record-set` records.
 //!
 //! * `cargo xtask figures` runs the commands of all counts, prints the changes, and writes the
 //!   list, the tables, the tables of pages between their markers and the lines of other documents.
@@ -7,12 +8,14 @@
 //! * `--times` runs those of times, too, several times each. For a quiet machine.
 //! * `--check` writes no file, and fails if a count or a document differs.
 mod list;
+mod price;
 mod table;
 mod value;
 
 use crate::repository;
 use clap::Args;
 use list::{Figure, Kind, List};
+use price::PriceMatrix;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -112,12 +115,15 @@ fn figures(args: &FiguresArgs) -> Result<Vec<String>, String> {
     for document in list.documents() {
         tables.add(document.to_owned(), list.table(document))?;
     }
+    let prices = PriceMatrix::read(&root())?;
+    tables.add("price".to_owned(), prices.table()?)?;
     let mut unused = tables.choices();
     for page in pages()? {
         for name in documents.markers(&page)? {
             unused.remove(&name);
             let text = match &*name {
                 "times" => Ok(format!("\nTimes: {}.\n", list.times)),
+                "price-answers" => prices.answers(),
                 _ => tables.page(&name),
             };
             let done = text.and_then(|text| documents.between(&page, &name, &text, args.check));

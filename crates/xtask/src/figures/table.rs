@@ -63,6 +63,8 @@ pub struct FigureTable {
     #[serde(default)]
     pick: Vec<String>,
     only: Option<String>,
+    #[serde(default)]
+    dense: bool,
 }
 
 impl FigureTable {
@@ -74,6 +76,17 @@ impl FigureTable {
             rows,
             ..FigureTable::default()
         }
+    }
+
+    /// Adds the remark: when and where it was measured, and the command.
+    pub fn with_remark(self, measured: &str, command: &str) -> Self {
+        FigureTable { measured: measured.to_owned(), command: command.to_owned(), ..self }
+    }
+
+    /// Leaves spaces beside bars out. For wide tables: `cargo xtask pages` counts a bar between
+    /// spaces as a word.
+    pub fn dense(self) -> Self {
+        FigureTable { dense: true, ..self }
     }
 
     fn column(&self, name: &str) -> Result<usize, String> {
@@ -223,7 +236,8 @@ impl Tables {
             rows.retain(|row| shown(&row[at]) == wanted);
         }
         let titles: Vec<&str> = columns.iter().map(|(title, _)| title.as_str()).collect();
-        let mut text = format!("\n| {} |\n{}|\n", titles.join(" | "), "|---".repeat(titles.len()));
+        let (start, bar, end) = if table.dense { ("|", "|", "|") } else { ("| ", " | ", " |") };
+        let mut text = format!("\n{start}{}{end}\n{}|\n", titles.join(bar), "|---".repeat(titles.len()));
         for row in rows {
             let cells = columns.iter().map(|(_, column)| match column {
                 PageColumn::Cell(0) if table.code => format!("`{}`", shown(&row[0])),
@@ -236,7 +250,7 @@ impl Tables {
                 }
             });
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+            let _ = writeln!(text, "{start}{}{end}", cells.collect::<Vec<_>>().join(bar));
         }
         text += &remark(view, table);
         Ok(text)
@@ -353,7 +367,12 @@ fn remark(view: &FigureTable, table: &FigureTable) -> String {
     let mut first = said.chars();
     let said =
         first.next().map_or(String::new(), |c| c.to_uppercase().chain(first).collect::<String>() + ".");
-    let (mut text, mut width) = ("\n".to_owned(), 0);
+    format!("\n{}\n", wrapped(&said))
+}
+
+/// Returns a text in lines of the width of a page.
+pub fn wrapped(said: &str) -> String {
+    let (mut text, mut width) = (String::new(), 0);
     for word in said.split(' ') {
         let more = word.chars().count();
         if width > 0 {
@@ -364,7 +383,7 @@ fn remark(view: &FigureTable, table: &FigureTable) -> String {
         text += word;
         width += more;
     }
-    text + "\n"
+    text
 }
 
 #[cfg(test)]
