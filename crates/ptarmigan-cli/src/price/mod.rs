@@ -62,8 +62,8 @@ pub fn run(args: &PriceArgs) -> Result<ExitCode, Failure> {
 
 /// Returns the rows with these names, or all if there are none.
 fn rows(only: &[String]) -> Vec<Box<dyn Row>> {
-    let wanted = |row: &Box<dyn Row>| only.is_empty() || only.iter().any(|name| name == row.about().name);
-    price::all().into_iter().filter(wanted).collect()
+    let wanted = |row: &dyn Row| only.is_empty() || only.iter().any(|name| name == row.about().name);
+    price::all().into_iter().filter(|row| wanted(&**row)).collect()
 }
 
 /// Returns a sentence for each name that is no row's.
