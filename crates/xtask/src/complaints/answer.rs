@@ -6,7 +6,7 @@ use serde::Deserialize;
 const HELD: &str = "held";
 /// The result for a program that gets the same advice again.
 const NOT_CARRIED_OUT: &str = "not_carried_out";
-/// Whom advice on settings of the machine is for, which is no answer to a complaint about a program.
+/// Whom advice on settings of the machine is for: no answer to a complaint about a program.
 const MACHINE: &str = "machine";
 /// The figure that is a time, which another machine does not have.
 const TIME: &str = "fork_seconds";

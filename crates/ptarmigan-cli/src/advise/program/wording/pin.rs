@@ -1,4 +1,4 @@
-//! Advice to keep the processes of a program on one CPU, so that they ask no other to flush its TLB.
+//! Advice to keep a program on one CPU, so that its processes ask no other to flush its TLB.
 //!
 //! A process whose other threads sleep needs a flush on the CPU that it runs on. It asks CPUs on
 //! which it ran before as well, because Linux takes a CPU out of the mask of a space late. Pinned,
