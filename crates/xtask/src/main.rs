@@ -26,6 +26,9 @@ mod recorder;
 mod repository;
 mod rooms;
 mod script;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../../ptarmigan-cli/tests/record/settings.rs"]
+mod settings;
 mod test_names;
 mod tokens;
 mod units;

@@ -14,4 +14,5 @@ mod output;
 mod programs;
 mod refused;
 mod runtimes;
+mod settings;
 mod times;
