@@ -5,6 +5,7 @@ mod alike;
 mod attach;
 mod attach_named;
 mod attach_odd;
+mod blocks;
 mod callers;
 mod commands;
 mod common;

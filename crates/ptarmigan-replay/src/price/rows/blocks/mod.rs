@@ -91,6 +91,7 @@ impl Row for BlockSizes {
         let percent = |part: u64| 100.0 * part as f64 / all.faults as f64;
         let ratio = |size: &BlockSize| size.cleared as f64 / (all.touched as f64).max(1.0);
         let mut answer = Answer::default();
+        answer.figure("faults on anonymous memory", all.faults as f64, "faults");
         for size in &all.sizes {
             let name = name(size.pages);
             answer.figure(format!("faults saved at {name}"), percent(all.faults - size.faults), "%");
