@@ -14,6 +14,7 @@
 //!    so that no answer gets lost again.
 //! 3. A case without its needs is left out, and named.
 mod answer;
+mod build;
 mod effect;
 mod table;
 
@@ -21,6 +22,7 @@ use crate::outcome;
 use crate::recorder::Recorder;
 use crate::script::succeeds;
 use answer::{Answer, Document};
+pub use build::{command, program};
 use clap::{Args, ValueEnum};
 use effect::Effect;
 use ptarmigan_term::text::{Text, TextTable};
@@ -32,7 +34,8 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use table::{Case, Cases};
+pub use table::Case;
+use table::Cases;
 
 /// The directory of the programs.
 pub const HOME: &str = "crates/ptarmigan-cli/complaints";
@@ -221,7 +224,7 @@ impl Bench<'_> {
 
     /// Records `case` and its cure, and reads the advice.
     fn answer(&self, case: &Case) -> Result<Answered, String> {
-        let program = self.program(case)?;
+        let program = program(case, &self.home, self.recorder.dir())?;
         let trace = |cured: &str| self.recorder.dir().join(format!("{}{cured}.ptrace", case.name()));
         let (before, after) = (trace(""), trace("-cured"));
         self.record(&before, &command(&program, &case.with))?;
@@ -238,7 +241,7 @@ impl Bench<'_> {
 
     /// Runs `case` and its cure in turns.
     fn effect(&self, case: &Case, rounds: u32) -> Result<Effect, String> {
-        let program = self.program(case)?;
+        let program = program(case, &self.home, self.recorder.dir())?;
         let side = |words: &[String]| {
             let words = command(&program, words);
             let mut run = Command::new(&words[0]);
@@ -252,39 +255,6 @@ impl Bench<'_> {
         let options = ["advise", "--json", "--rounds", "0"].map(OsStr::new);
         let document: Document = self.recorder.json(&[&options, args].concat())?;
         document.traces.into_iter().next().ok_or_else(|| "advise: there is no trace".to_owned())
-    }
-
-    /// Builds the program. Returns its command.
-    fn program(&self, case: &Case) -> Result<Vec<String>, String> {
-        let source = self.home.join(&case.file).display().to_string();
-        let binary = self.recorder.dir().join(case.name()).display().to_string();
-        let build = match case.extension() {
-            "c" => format!("{} -o {binary} {source}", case.build.as_deref().unwrap_or("cc -O1 -pthread")),
-            "go" => format!("go build -o {binary} {source}"),
-            "cs" => {
-                said(&format!("mcs -out:{binary} {source}"))?;
-                return Ok(vec!["mono".to_owned(), binary]);
-            }
-            // Next to the source, ghc would leave files.
-            "hs" => {
-                let dir = format!("{binary}.build");
-                format!("ghc -v0 -O1 -threaded -rtsopts -outputdir {dir} -o {binary} {source}")
-            }
-            "rb" => return Ok(vec!["ruby".to_owned(), source]),
-            "sh" => return Ok(vec!["bash".to_owned(), source]),
-            "js" => return Ok(vec!["node".to_owned(), source]),
-            "php" => return Ok(vec!["php".to_owned(), source]),
-            "pl" => return Ok(vec!["perl".to_owned(), source]),
-            "java" => {
-                let dir = self.recorder.dir().display().to_string();
-                said(&format!("javac -d {dir} {source}"))?;
-                return Ok(["java", "-cp", &dir, case.name()].map(str::to_owned).to_vec());
-            }
-            // The file python3 may be a script that looks for an interpreter.
-            "py" => return Ok(vec![said("python3 -c 'import sys; print(sys.executable)'")?, source]),
-            other => return Err(format!("{}: nothing is known to run .{other} with", case.file)),
-        };
-        said(&build).map(|_| vec![binary])
     }
 
     fn record(&self, trace: &Path, command: &[String]) -> Result<(), String> {
@@ -303,38 +273,9 @@ impl Bench<'_> {
     }
 }
 
-/// Returns the command that runs `program` with words, which are arguments or variables as
-/// `NAME=VALUE`.
-fn command(program: &[String], words: &[String]) -> Vec<String> {
-    let (variables, arguments): (Vec<String>, Vec<String>) =
-        words.iter().cloned().partition(|word| word.contains('='));
-    let env = (!variables.is_empty()).then(|| "env".to_owned());
-    env.into_iter().chain(variables).chain(program.iter().cloned()).chain(arguments).collect()
-}
-
-/// Returns the output of a script.
-fn said(script: &str) -> Result<String, String> {
-    let run = Command::new("bash").args(["-c", script]).output().map_err(|e| format!("bash: {e}"))?;
-    if !run.status.success() {
-        return Err(format!("{script}: {}", String::from_utf8_lossy(&run.stderr).trim()));
-    }
-    Ok(String::from_utf8_lossy(&run.stdout).trim().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(words: &[&str]) -> Vec<String> {
-        words.iter().map(|word| (*word).to_owned()).collect()
-    }
-
-    #[test]
-    fn variables_stand_before_the_program() {
-        let program = words(&["./a"]);
-        assert_eq!(command(&program, &words(&["cured"])), ["./a", "cured"]);
-        assert_eq!(command(&program, &words(&["b", "X=1", "Y=2"])), ["env", "X=1", "Y=2", "./a", "b"]);
-    }
 
     #[test]
     fn wrong_answers_fail_unless_they_are_open() {
