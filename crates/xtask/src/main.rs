@@ -11,6 +11,8 @@ mod complaints;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
 mod figures;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod knobs;
 mod lines;
 #[cfg(unix)]
 mod mistakes;
@@ -87,6 +89,9 @@ enum Task {
     /// Records programs of public complaints, and compares the advice with the right answers.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Complaints(complaints::ComplaintsArgs),
+    /// Turns knobs that `ptarmigan price` has priced, and compares the savings with the predictions.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Knobs(knobs::KnobsArgs),
     /// Runs a program of `fidelity` (used by the recording).
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[command(hide = true)]
@@ -119,6 +124,8 @@ fn main() -> ExitCode {
         Task::Suite(args) => fidelity::suite(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Complaints(args) => complaints::run(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Task::Knobs(args) => knobs::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Guest { file } => fidelity::guest(&file),
     }

@@ -120,6 +120,7 @@ fn priced(file: &Path) -> (f64, f64) {
 }
 
 #[test]
+#[ignore = "changes settings of the machine: cargo xtask ci tests-long"]
 fn a_price_of_blocks_is_the_count_of_faults_with_them() {
     let Some(bench) = Bench::new("blocks-price") else { return };
     for words in [&["fork"][..], &[]] {
@@ -134,6 +135,7 @@ fn a_price_of_blocks_is_the_count_of_faults_with_them() {
 }
 
 #[test]
+#[ignore = "changes settings of the machine: cargo xtask ci tests-long"]
 fn a_replay_maps_the_blocks_that_linux_has_mapped() {
     let Some(bench) = Bench::new("blocks-replay") else { return };
     // Only memory that asks for it gets blocks: hardly any of other processes.
@@ -149,6 +151,7 @@ fn a_replay_maps_the_blocks_that_linux_has_mapped() {
 }
 
 #[test]
+#[ignore = "changes settings of the machine: cargo xtask ci tests-long"]
 fn dense_memory_of_blocks_gets_no_advice_to_pack_it() {
     let Some(bench) = Bench::new("blocks-advice") else { return };
     for (value, words) in

@@ -23,8 +23,8 @@ use std::process::{Child, Command, Stdio};
 /// The locked directory. It is there on each machine, and needs no clean-up.
 const LOCK: &str = "/sys/kernel";
 
-/// The settings of huge pages. A directory for each size has the file `enabled`, if anonymous memory
-/// can have it.
+/// The settings of huge pages. A directory for each size has the file `enabled`, if anonymous
+/// memory can have it.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// Takes pairs of a file and a value. Writes the values when its standard input ends, the last one

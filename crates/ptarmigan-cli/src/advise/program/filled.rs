@@ -1,4 +1,4 @@
-//! Finds the faults that mapped more than one page on the recorded machine: a block, or a huge page.
+//! Finds the faults that mapped a block of several pages, or a huge page, on the recorded machine.
 //!
 //! # Why
 //!
