@@ -97,6 +97,8 @@ impl Row for BlockSizes {
             answer.figure(format!("faults saved at {name}"), percent(all.faults - size.faults), "%");
             answer.figure(format!("pages cleared for each one touched at {name}"), ratio(size), "pages");
         }
+        let switched = percent(all.faults - all.switch.faults);
+        answer.figure("faults saved at 2M, heaps in steps of 2M", switched, "%");
         let value = |size: &BlockSize| {
             let mut weighed = Answer::default();
             weighed.saves(Unit::Fault, (all.faults - size.faults) as i64);
@@ -135,3 +137,6 @@ impl Row for BlockSizes {
         Ok(answer)
     }
 }
+
+#[cfg(test)]
+mod tests;
