@@ -89,7 +89,7 @@ enum Task {
     /// Records programs of public complaints, and compares the advice with the right answers.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Complaints(complaints::ComplaintsArgs),
-    /// Turns knobs that `ptarmigan price` has priced, and compares the savings with the predictions.
+    /// Turns knobs that `ptarmigan price` has priced, and compares savings with the predictions.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Knobs(knobs::KnobsArgs),
     /// Runs a program of `fidelity` (used by the recording).

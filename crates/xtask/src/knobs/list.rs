@@ -1,8 +1,10 @@
 //! Reads `crates/xtask/lists/knobs.toml`: programs, and the knobs that are turned for each.
 use crate::complaints::{self, Case};
 use crate::repository;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
 /// The list.
@@ -11,7 +13,7 @@ pub const LIST: &str = "crates/xtask/lists/knobs.toml";
 const GLIBC: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
 
 /// A knob of the machine or of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Knob {
     /// Blocks of 64 KiB in all anonymous memory.
@@ -20,6 +22,12 @@ pub enum Knob {
     Pin,
     /// A variable with which the allocator or the runtime asks for huge pages.
     Switch,
+}
+
+impl Display for Knob {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// A program.
@@ -67,14 +75,19 @@ impl Knob {
         }
     }
 
-    /// Returns the size of blocks, in KiB, that is set for a recording, and its value. `None` if the
-    /// knob leaves the machine as it is.
+    /// Returns the size of blocks, in KiB, that is set for a recording, and its value. `None` if
+    /// the knob leaves the machine as it is.
     pub fn blocks(self, turned: bool) -> Option<(u64, &'static str)> {
         match self {
             Knob::Blocks => Some((64, if turned { "always" } else { "never" })),
             Knob::Pin => None,
             Knob::Switch => Some((2048, "madvise")),
         }
+    }
+
+    /// Returns the command before the recorder, from which the program has its CPUs.
+    pub fn before(self, turned: bool) -> &'static [&'static str] {
+        if turned && self == Knob::Pin { &["taskset", "-c", "0"] } else { &[] }
     }
 }
 
@@ -99,9 +112,7 @@ impl Program {
         if turned && knob == Knob::Switch {
             words.push(self.switch.clone().unwrap_or_else(|| GLIBC.to_owned()));
         }
-        let pin = if turned && knob == Knob::Pin { &["taskset", "-c", "0"][..] } else { &[] };
-        let pin = pin.iter().map(|word| (*word).to_owned());
-        pin.chain(complaints::command(built, &words)).collect()
+        complaints::command(built, &words)
     }
 }
 
@@ -145,8 +156,7 @@ mod tests {
         let program = Program { with: words("A=1 x"), ..Program::default() };
         let command = |knob, turned| program.command(&words("./a"), knob, turned).join(" ");
         assert_eq!(command(Knob::Blocks, true), "env A=1 ./a x");
-        assert_eq!(command(Knob::Pin, false), "env A=1 ./a x");
-        assert_eq!(command(Knob::Pin, true), "taskset -c 0 env A=1 ./a x");
+        assert_eq!(command(Knob::Pin, true), "env A=1 ./a x");
         let switched = format!("env A=1 {GLIBC} ./a x");
         assert_eq!(command(Knob::Switch, true), switched);
     }

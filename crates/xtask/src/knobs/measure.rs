@@ -81,17 +81,18 @@ impl Bench {
     pub fn pair(&self, program: &Program, built: &[String], knob: Knob) -> Result<Counts, String> {
         let [before, after] = [false, true].map(|turned| {
             let trace = self.recorder.dir().join(if turned { "after.ptrace" } else { "before.ptrace" });
-            self.record(&trace, &program.command(built, knob, turned), knob.blocks(turned)).map(|()| trace)
+            self.record(&trace, &program.command(built, knob, turned), knob, turned).map(|()| trace)
         });
         let (before, after) = (before?, after?);
         let predicted = self.predicted(knob, &before)?;
         Ok(Counts { before: self.count(knob, &before)?, predicted, after: self.count(knob, &after)? })
     }
 
-    fn record(&self, trace: &Path, command: &[String], blocks: Option<(u64, &str)>) -> Result<(), String> {
-        let set = blocks.map(|(kib, value)| Settings::only_blocks(kib, value)).transpose()?;
+    fn record(&self, trace: &Path, command: &[String], knob: Knob, turned: bool) -> Result<(), String> {
+        let set = knob.blocks(turned).map(|(kib, value)| Settings::only_blocks(kib, value)).transpose()?;
         let options = ["--method", "tracefs", "--level", "1"];
-        let recorded = self.recorder.record(trace, &options, command.iter().map(OsStr::new), self.most);
+        let words = command.iter().map(OsStr::new);
+        let recorded = self.recorder.record_under(knob.before(turned), trace, &options, words, self.most);
         drop(set);
         let (status, said) = recorded?;
         let failed = || format!("{}: {status}: {}", command.join(" "), said.trim());
@@ -131,8 +132,8 @@ impl Bench {
         let saved = |name: &str| Ok(figure("faults on anonymous memory")? * figure(name)? / 100.0);
         match knob {
             Knob::Blocks => saved("faults saved at 64K"),
-            Knob::Switch => saved("faults saved at 2M"),
-            Knob::Pin => figure("requests spared by pins"),
+            Knob::Switch => saved("faults saved at 2M, heaps in steps of 2M"),
+            Knob::Pin => figure("requests spared by one CPU"),
         }
     }
 }
