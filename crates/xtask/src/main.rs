@@ -11,6 +11,8 @@ mod complaints;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
 mod figures;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod knobs;
 mod lines;
 #[cfg(unix)]
 mod mistakes;
@@ -30,6 +32,9 @@ mod recorder;
 mod repository;
 mod rooms;
 mod script;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../../ptarmigan-cli/tests/record/settings.rs"]
+mod settings;
 mod test_names;
 mod tokens;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -93,6 +98,9 @@ enum Task {
     /// Records a set of loads, and prices proposals on them for docs/price.md.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     RecordSet(record_set::RecordSetArgs),
+    /// Turns knobs that `ptarmigan price` has priced, and compares savings with the predictions.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Knobs(knobs::KnobsArgs),
     /// Runs a program of `fidelity` (used by the recording).
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[command(hide = true)]
@@ -127,6 +135,8 @@ fn main() -> ExitCode {
         Task::Complaints(args) => complaints::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::RecordSet(args) => record_set::run(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Task::Knobs(args) => knobs::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Guest { file } => fidelity::guest(&file),
     }

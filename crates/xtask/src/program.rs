@@ -39,6 +39,15 @@ pub fn command_of(source: &Path, dir: &Path, build: Option<&str>) -> Result<Vec<
     output(&build).map(|_| vec![binary])
 }
 
+/// Returns the command that runs `program` with words, which are arguments or variables as
+/// `NAME=VALUE`.
+pub fn with_words(program: &[String], words: &[String]) -> Vec<String> {
+    let (variables, arguments): (Vec<String>, Vec<String>) =
+        words.iter().cloned().partition(|word| word.contains('='));
+    let env = (!variables.is_empty()).then(|| "env".to_owned());
+    env.into_iter().chain(variables).chain(program.iter().cloned()).chain(arguments).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +57,13 @@ mod tests {
         let command = |file: &str| command_of(Path::new(file), Path::new("/tmp"), None);
         assert_eq!(command("a/b.sh").unwrap(), ["bash", "a/b.sh"]);
         assert_eq!(command("a/b.doc").unwrap_err(), "a/b.doc: no rule builds .doc");
+    }
+
+    #[test]
+    fn variables_stand_before_the_program() {
+        let words = |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
+        let program = words(&["./a"]);
+        assert_eq!(with_words(&program, &words(&["cured"])), ["./a", "cured"]);
+        assert_eq!(with_words(&program, &words(&["b", "X=1", "Y=2"])), ["env", "X=1", "Y=2", "./a", "b"]);
     }
 }

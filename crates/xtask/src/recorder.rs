@@ -46,12 +46,30 @@ impl Recorder {
         command: impl IntoIterator<Item = &'a OsStr>,
         most: Duration,
     ) -> Result<(ExitStatus, String), String> {
+        self.record_under(&[], trace, options, command, most)
+    }
+
+    /// Does so with a command before the recorder, such as `taskset -c 0`, so that the recording
+    /// has no program of it.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn record_under<'a>(
+        &self,
+        before: &[&str],
+        trace: &Path,
+        options: &[&str],
+        command: impl IntoIterator<Item = &'a OsStr>,
+        most: Duration,
+    ) -> Result<(ExitStatus, String), String> {
         let _ = std::fs::remove_file(trace);
         let said = self.dir.join("said");
         let error = |e: std::io::Error| format!("{}: {e}", self.ptarmigan.display());
         // A file: daemons keep their standard error open.
         let errors = std::fs::File::create(&said).map_err(|e| format!("{}: {e}", said.display()))?;
-        let recorder = Command::new(&self.ptarmigan)
+        let mut words = before.iter().map(OsStr::new).chain([self.ptarmigan.as_os_str()]);
+        let recorder = Command::new(words.next().unwrap_or_default())
+            .args(words)
             .arg("record")
             .args(options)
             .arg("-o")

@@ -1,6 +1,7 @@
 //! Tests of the command in one executable: `cargo test -p ptarmigan-cli --test all replay::` runs
 //! one module of them. Tests of recording, which fork and send signals, are beside it.
 mod advise;
+mod advise_blocks;
 mod advise_causes;
 mod advise_check;
 mod advise_children;

@@ -18,7 +18,7 @@ mod effect;
 mod table;
 
 use crate::outcome;
-use crate::program::command_of;
+use crate::program::{command_of, with_words};
 use crate::recorder::Recorder;
 use crate::tools::Tools;
 use answer::{Answer, Document};
@@ -32,7 +32,8 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use table::{Case, Cases};
+pub use table::Case;
+use table::Cases;
 
 /// The directory of the programs.
 pub const HOME: &str = "crates/ptarmigan-cli/complaints";
@@ -221,11 +222,11 @@ impl Bench<'_> {
         let program = self.program(case)?;
         let trace = |cured: &str| self.recorder.dir().join(format!("{}{cured}.ptrace", case.name()));
         let (before, after) = (trace(""), trace("-cured"));
-        self.record(&before, &command(&program, &case.with))?;
+        self.record(&before, &with_words(&program, &case.with))?;
         let mut args = vec![before.as_os_str()];
         let mut cured = None;
         if !case.cure.is_empty() {
-            self.record(&after, &command(&program, &case.cure))?;
+            self.record(&after, &with_words(&program, &case.cure))?;
             cured = Some(self.advise(&[after.as_os_str()])?.faults());
             args.extend([OsStr::new("--check"), after.as_os_str()]);
         }
@@ -237,7 +238,7 @@ impl Bench<'_> {
     fn effect(&self, case: &Case, rounds: u32) -> Result<Effect, String> {
         let program = self.program(case)?;
         let side = |words: &[String]| {
-            let words = command(&program, words);
+            let words = with_words(&program, words);
             let mut run = Command::new(&words[0]);
             run.args(&words[1..]).current_dir(self.recorder.dir());
             run
@@ -272,29 +273,9 @@ impl Bench<'_> {
     }
 }
 
-/// Returns the command that runs `program` with words, which are arguments or variables as
-/// `NAME=VALUE`.
-fn command(program: &[String], words: &[String]) -> Vec<String> {
-    let (variables, arguments): (Vec<String>, Vec<String>) =
-        words.iter().cloned().partition(|word| word.contains('='));
-    let env = (!variables.is_empty()).then(|| "env".to_owned());
-    env.into_iter().chain(variables).chain(program.iter().cloned()).chain(arguments).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(words: &[&str]) -> Vec<String> {
-        words.iter().map(|word| (*word).to_owned()).collect()
-    }
-
-    #[test]
-    fn variables_stand_before_the_program() {
-        let program = words(&["./a"]);
-        assert_eq!(command(&program, &words(&["cured"])), ["./a", "cured"]);
-        assert_eq!(command(&program, &words(&["b", "X=1", "Y=2"])), ["env", "X=1", "Y=2", "./a", "b"]);
-    }
 
     #[test]
     fn wrong_answers_fail_unless_they_are_open() {

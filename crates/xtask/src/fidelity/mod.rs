@@ -2,7 +2,6 @@
 //! of tables after every call, and replayed. And commands of lists, with the counts at their ends.
 mod check;
 mod guest;
-mod huge;
 mod list;
 mod program;
 mod shrink;

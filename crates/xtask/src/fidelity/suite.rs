@@ -1,8 +1,8 @@
 //! Records the commands of lists and compares the replays with Linux's counts of tables.
 use super::check::{Checker, Found};
-use super::huge::AlwaysHuge;
 use super::list::{Entry, List};
 use crate::repository;
+use crate::settings::Settings;
 use clap::Args;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub fn run(args: &SuiteArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if let Some(Err(why)) = args.always.then(AlwaysHuge::set) {
+    if let Some(Err(why)) = args.always.then(always_huge) {
         eprintln!("suite: skipped, as huge pages cannot be set to `always` here: {why}");
         return ExitCode::from(2);
     }
@@ -135,10 +135,15 @@ fn zoo(dir: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&list.stdout).into_owned())
 }
 
+/// Sets huge pages in all anonymous memory of this machine.
+fn always_huge() -> Result<Settings, String> {
+    Settings::change(&[("/sys/kernel/mm/transparent_hugepage/enabled", "always")])
+}
+
 /// Records a command and replays it. Returns the worst replay, and further remarks.
 fn compare(checker: &Checker, entry: &Entry, args: &SuiteArgs) -> Result<(Found, String), String> {
     let command = entry.words().into_iter().map(OsStr::new);
-    let always = args.always.then(AlwaysHuge::set).transpose()?;
+    let always = args.always.then(always_huge).transpose()?;
     let (status, _) = checker.record(command, Duration::from_secs(args.seconds))?;
     drop(always);
     if let Some(keep) = &args.keep {

@@ -4,6 +4,7 @@
 //! * `seen` is a finder's view of a replay; `survey` is the replay that provides it.
 //! * `edit` writes a recording anew; `event_set` and `page_set` are sets of its events and pages.
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
+//! * `filled` finds the faults that mapped several pages at once.
 //! * `churn` follows memory that comes back, with `pool`; `growth` arrays that are copied to grow.
 //! * `library` counts the large pages that the library has in the recording as it is.
 //! * `huge`, `empty`, `shared`, `protect`, `awaited`, `pooler`, `subshells`, `starts`, `sharing`,
@@ -16,6 +17,7 @@ mod churn;
 mod edit;
 mod empty;
 mod event_set;
+mod filled;
 mod forks;
 mod growth;
 mod huge;
@@ -48,6 +50,7 @@ use super::measure::Measure;
 use awaited::Awaited;
 use churn::Churn;
 use empty::EmptyTables;
+use filled::FilledBlocks;
 use foldhash::HashSet;
 use forks::ForkSizes;
 use growth::Growth;
@@ -98,7 +101,7 @@ pub fn advise(
     let growers = facts.numbers(|program| switches::grows(&program.runtimes));
     let mut huge =
         HugeRegions::new(trace.access_unknown, starters.clone(), growers.clone(), LeftOut::default());
-    let (mut empty, zones) = (EmptyTables::default(), Zones::of(trace));
+    let (mut empty, mut filled) = (EmptyTables::default(), FilledBlocks::new(trace.huge));
     let (mut shared, mut servers) = (SharedMappings::new(facts, trace), Servers::new(facts, trace));
     let mut sizes = ForkSizes::new(facts, &starters);
     let (mut sharing, subshells) = (SharingLost::new(facts, trace), Subshells::of(trace, facts));
@@ -119,12 +122,14 @@ pub fn advise(
         &mut sizes,
         &mut sharing,
         &mut awaited,
+        &mut filled,
     ];
     let (mut all, mut blocks) = (All(std::mem::take(&mut all)), BlockSizes::default());
     let mut requests = Requests::default();
     let set = prices.map(|prices| prices.middle).unwrap_or_default();
     let ([answer, pins], kernel) =
         survey::survey_and_ask(recorded, &measure.usual, &mut all, [&mut blocks, &mut requests], &set)?;
+    let zones = Zones::of(trace, &filled);
     huge.finish();
     sharing.finish();
     growth.finish();
@@ -158,7 +163,7 @@ pub fn advise(
         add(PIN, program, row.pinnable);
     }
     let mut verdicts = vec![
-        look.huge(&huge, unfit)?,
+        look.huge(&huge, unfit, filled.count())?,
         look.churn(&churn)?,
         look.shared(&shared)?,
         look.pooler(&servers)?,

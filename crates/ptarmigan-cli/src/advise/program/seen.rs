@@ -47,6 +47,10 @@ pub struct SpaceOperation<'s> {
 pub trait Finder: Send {
     /// Sees one operation. Operations come in order.
     fn see(&mut self, seen: &SpaceOperation<'_>);
+
+    /// The fault of an event has mapped all of a block: its first page, and how many. Comes before
+    /// the operation is seen to be done.
+    fn block(&mut self, _event: u32, _start: u64, _pages: u64) {}
 }
 
 /// Shows each operation to all finders.
@@ -55,5 +59,9 @@ pub struct All<'f>(pub Vec<&'f mut dyn Finder>);
 impl Finder for All<'_> {
     fn see(&mut self, seen: &SpaceOperation<'_>) {
         self.0.iter_mut().for_each(|finder| finder.see(seen));
+    }
+
+    fn block(&mut self, event: u32, start: u64, pages: u64) {
+        self.0.iter_mut().for_each(|finder| finder.block(event, start, pages));
     }
 }

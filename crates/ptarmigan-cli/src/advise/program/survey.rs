@@ -1,5 +1,6 @@
 //! One replay under the eyes of the finders.
-use super::seen::{Finder, Happens, SpaceOperation};
+use super::seen::{Finder, Happens, PAGE, SpaceOperation};
+use ptarmigan::addr::VirtRange;
 use ptarmigan_replay::model::page_prices::PriceSet;
 use ptarmigan_replay::price::{self, Answer, KernelTime, Row};
 use ptarmigan_replay::{CountedMachine, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
@@ -79,6 +80,11 @@ impl Watch for Survey<'_> {
             _ => return,
         };
         self.finder.see(&SpaceOperation { event, space, program: self.running, what, when, look });
+    }
+
+    fn block(&mut self, block: VirtRange) {
+        let event = self.program.origins[self.at];
+        self.finder.block(event, block.start >> PAGE, block.len() >> PAGE);
     }
 
     fn done(&mut self, at: usize) {

@@ -11,6 +11,7 @@
 //! * A file or shared memory was mapped into it, or `mremap` has moved it.
 //! * It is the stack of a thread, which the C library maps.
 //! * The dynamic loader has mapped it: before it unmapped its cache of libraries, a file.
+use super::filled::FilledBlocks;
 use super::seen::{PAGE, REGION, RegionPages};
 use foldhash::HashMap;
 use ptarmigan_replay::{PackedEvent, PackedKind, RangeMap, Tasks, Trace};
@@ -292,12 +293,12 @@ impl Touched {
 }
 
 impl Zones {
-    /// Looks at a recording.
-    pub fn of(trace: &Trace) -> Self {
+    /// Looks at a recording. `filled` are its faults that mapped several pages.
+    pub fn of(trace: &Trace, filled: &FilledBlocks) -> Self {
         let (mut walk, mut touched) = (Walk::new(trace), Touched::default());
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             walk.step(step, event);
-            if let Some((start, end)) = touches(trace, step) {
+            if let Some((start, end)) = filled.range(event).or_else(|| touches(trace, step)) {
                 touched.add(&walk, step.task, start, end);
             }
             for &ended in &walk.ended {
@@ -343,6 +344,7 @@ fn touches(trace: &Trace, step: &PackedEvent) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ptarmigan_replay::HugeFaults;
     use ptarmigan_trace::{Event, Header, Method, Prot, Writer};
 
     fn zones(events: &[(u32, Kind)]) -> Zones {
@@ -350,7 +352,8 @@ mod tests {
         for (task, kind) in events {
             writer.event(&Event { task: *task, cpu: 0, kind: *kind }).unwrap();
         }
-        Zones::of(&Trace::from_bytes(&writer.finish(0).unwrap().0, "made").unwrap())
+        let trace = Trace::from_bytes(&writer.finish(0).unwrap().0, "made").unwrap();
+        Zones::of(&trace, &FilledBlocks::new(HugeFaults::Never))
     }
 
     const EXEC: Kind = Kind::Exec { stack_end: (1 << 35) - 1, arg_pages: 1 };

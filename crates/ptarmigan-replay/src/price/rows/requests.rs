@@ -93,6 +93,8 @@ impl Row for Requests {
         answer.figure("flushes for a request", met as f64, "flushes");
         answer.figure("requests that met another program", wrong as f64, "requests");
         answer.figure("requests spared by pins", pinned as f64, "requests");
+        // With all of its threads there, a program has nobody to ask.
+        answer.figure("requests spared by one CPU", sent as f64, "requests");
         answer.figure("requests spared by an exact mask", exact as f64, "requests");
         answer.figure("requests spared by broadcasts", sent as f64, "requests");
         answer.saves(Unit::Request, pinned.max(exact) as i64);
@@ -117,7 +119,7 @@ impl Row for Requests {
             several(sent - pinned.min(sent), "request"),
             Count(sent - exact),
         );
-        answer.today = "taskset -c CPU pins; Linux 6.14 takes CPUs out of a mask by itself, but late; \
+        answer.today = "taskset -c CPU pins, threads and children too; Linux 6.14 takes CPUs out of a mask by itself, but late; \
                         6.15 broadcasts for a process on more than three CPUs, where an AMD has INVLPGB."
             .to_owned();
         Ok(answer)

@@ -83,11 +83,11 @@ fn takes(linux: &LinuxWork) -> String {
 }
 
 impl Look<'_> {
-    /// Advises huge pages for full regions.
+    /// Advises huge pages for full regions. `blocks` faults mapped several pages each.
     ///
     /// # Errors
     /// If a replay cannot be set up, or memory runs out.
-    pub fn huge(&self, found: &HugeRegions, unfit: Unfit) -> Result<Verdict, Failure> {
+    pub fn huge(&self, found: &HugeRegions, unfit: Unfit, blocks: u64) -> Result<Verdict, Failure> {
         let &HugeRegions { full, sparse, untouched, .. } = found;
         if full == 0 {
             let mut reasons = left_out(unfit);
@@ -101,6 +101,12 @@ impl Look<'_> {
             if reasons.is_empty() {
                 reasons.push(match sparse {
                     0 => "no faults fill aligned 2 MiB of private memory".to_owned(),
+                    n if blocks > 0 => format!(
+                        "{} touched, of 2 MiB each, and none is full by faults on single pages; {} mapped \
+                         several pages each",
+                        several_were(n, "aligned region"),
+                        several(blocks, "fault"),
+                    ),
                     n => format!(
                         "{} touched, of 2 MiB each, and none is full",
                         several_were(n, "aligned region")

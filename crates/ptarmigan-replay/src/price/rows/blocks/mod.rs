@@ -90,11 +90,14 @@ impl Row for BlockSizes {
         let percent = |part: u64| 100.0 * part as f64 / all.faults as f64;
         let ratio = |size: &BlockSize| size.cleared as f64 / (all.touched as f64).max(1.0);
         let mut answer = Answer::default();
+        answer.figure("faults on anonymous memory", all.faults as f64, "faults");
         for size in &all.sizes {
             let name = bytes(size.pages).option();
             answer.figure(format!("faults saved at {name}"), percent(all.faults - size.faults), "%");
             answer.figure(format!("pages cleared for each one touched at {name}"), ratio(size), "pages");
         }
+        let switched = percent(all.faults - all.switch.faults);
+        answer.figure("faults saved at 2M, heaps in steps of 2M", switched, "%");
         let value = |size: &BlockSize| {
             let mut weighed = Answer::default();
             weighed.saves(Unit::Fault, (all.faults - size.faults) as i64);
@@ -133,3 +136,6 @@ impl Row for BlockSizes {
         Ok(answer)
     }
 }
+
+#[cfg(test)]
+mod tests;
