@@ -1,5 +1,4 @@
 //! Reads `crates/xtask/lists/knobs.toml`: programs, and the knobs that are turned for each.
-use crate::complaints;
 use crate::program::{command_of, with_words};
 use crate::repository;
 use clap::ValueEnum;
@@ -34,7 +33,7 @@ impl Display for Knob {
 /// A program.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Program {
+pub struct KnobProgram {
     /// The name.
     pub name: String,
     /// The command, of which the first word is looked up in `PATH`.
@@ -56,11 +55,11 @@ pub struct Program {
 /// The programs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Programs {
+pub struct KnobPrograms {
     /// A script that makes their input.
     pub prepare: String,
     /// In the order in which they run.
-    pub program: Vec<Program>,
+    pub program: Vec<KnobProgram>,
 }
 
 impl Knob {
@@ -92,7 +91,7 @@ impl Knob {
     }
 }
 
-impl Program {
+impl KnobProgram {
     /// Builds the program in `dir`, if it is one of a complaint. Returns its command.
     ///
     /// # Errors
@@ -115,13 +114,14 @@ impl Program {
     }
 }
 
-impl Programs {
+impl KnobPrograms {
     /// Reads the list.
     ///
     /// # Errors
     /// A text that names the file, if it cannot be read or is malformed.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let list: Programs = toml::from_str(&repository::read(path)?).map_err(|e| format!("{LIST}: {e}"))?;
+        let list: KnobPrograms =
+            toml::from_str(&repository::read(path)?).map_err(|e| format!("{LIST}: {e}"))?;
         let mut names = BTreeSet::new();
         match list.program.iter().find(|program| !names.insert(&program.name)) {
             Some(twice) => Err(format!("{LIST}: there are two programs {}", twice.name)),
@@ -133,16 +133,17 @@ impl Programs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::complaints;
 
     #[test]
     fn each_knob_has_ten_programs() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let list = Programs::read(&root.join(LIST)).unwrap();
+        let list = KnobPrograms::read(&root.join(LIST)).unwrap();
         for knob in Knob::ALL {
             let programs = list.program.iter().filter(|program| program.knobs.contains(&knob));
             assert_eq!(programs.count(), 10, "{}", knob.name());
         }
-        for Program { name, run, file, .. } in &list.program {
+        for KnobProgram { name, run, file, .. } in &list.program {
             assert_eq!(run.is_empty(), file.is_some(), "{name}");
             let there = file.as_ref().is_none_or(|file| root.join(complaints::HOME).join(file).exists());
             assert!(there, "{name}");
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn a_turned_knob_changes_the_command() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let program = Program { with: words("A=1 x"), ..Program::default() };
+        let program = KnobProgram { with: words("A=1 x"), ..KnobProgram::default() };
         let command = |knob, turned| program.command(&words("./a"), knob, turned).join(" ");
         assert_eq!(command(Knob::Blocks, true), "env A=1 ./a x");
         assert_eq!(command(Knob::Pin, true), "env A=1 ./a x");

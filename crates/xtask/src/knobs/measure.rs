@@ -1,6 +1,6 @@
 //! Records a program with a knob as it is and turned, and reads the counts.
-use super::list::{Knob, Program};
-use super::row::Counts;
+use super::list::{Knob, KnobProgram};
+use super::row::KnobCounts;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
 use serde::Deserialize;
@@ -37,34 +37,34 @@ struct Requests {
 
 /// The document of `ptarmigan price --json`.
 #[derive(Deserialize)]
-struct Priced {
+struct KnobPriced {
     traces: Vec<TracePrices>,
 }
 
 #[derive(Deserialize)]
 struct TracePrices {
-    answered: Vec<Answer>,
-    refused: Vec<Refused>,
+    answered: Vec<KnobAnswer>,
+    refused: Vec<KnobRefused>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    figures: Vec<Figure>,
+struct KnobAnswer {
+    figures: Vec<KnobFigure>,
 }
 
 #[derive(Deserialize)]
-struct Refused {
+struct KnobRefused {
     reason: String,
 }
 
 #[derive(Deserialize)]
-struct Figure {
+struct KnobFigure {
     name: String,
     value: f64,
 }
 
 /// Records programs.
-pub struct Bench {
+pub struct KnobBench {
     /// The recorder.
     pub recorder: Recorder,
     /// Prices of pages, so that they are not measured for each recording.
@@ -73,19 +73,19 @@ pub struct Bench {
     pub most: Duration,
 }
 
-impl Bench {
+impl KnobBench {
     /// Records a program once with a knob as it is and once with the knob turned.
     ///
     /// # Errors
     /// If the program fails, or the machine cannot be set or recorded.
-    pub fn pair(&self, program: &Program, built: &[String], knob: Knob) -> Result<Counts, String> {
+    pub fn pair(&self, program: &KnobProgram, built: &[String], knob: Knob) -> Result<KnobCounts, String> {
         let [before, after] = [false, true].map(|turned| {
             let trace = self.recorder.dir().join(if turned { "after.ptrace" } else { "before.ptrace" });
             self.record(&trace, &program.command(built, knob, turned), knob, turned).map(|()| trace)
         });
         let (before, after) = (before?, after?);
         let predicted = self.predicted(knob, &before)?;
-        Ok(Counts { before: self.count(knob, &before)?, predicted, after: self.count(knob, &after)? })
+        Ok(KnobCounts { before: self.count(knob, &before)?, predicted, after: self.count(knob, &after)? })
     }
 
     fn record(&self, trace: &Path, command: &[String], knob: Knob, turned: bool) -> Result<(), String> {
@@ -119,7 +119,7 @@ impl Bench {
         if let Some(model) = &self.model {
             args.extend([OsStr::new("--model"), model.as_os_str()]);
         }
-        let priced: Priced = self.recorder.json(&args)?;
+        let priced: KnobPriced = self.recorder.json(&args)?;
         let trace = priced.traces.first().ok_or("price: there is no trace")?;
         if let Some(refused) = trace.refused.first() {
             return Err(format!("price: {}", refused.reason));

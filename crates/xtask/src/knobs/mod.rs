@@ -22,12 +22,12 @@ use crate::outcome;
 use crate::recorder::Recorder;
 use crate::script::succeeds;
 use clap::Args;
-use list::{Knob, LIST, Program, Programs};
-use measure::Bench;
+use list::{Knob, KnobProgram, KnobPrograms, LIST};
+use measure::KnobBench;
 use ptarmigan_term::Count;
 use ptarmigan_term::text::{Text, TextTable};
 use ptarmigan_term::words::several;
-use row::{Comparison, WITHIN};
+use row::{KnobComparison, WITHIN};
 use serde::Serialize;
 use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
@@ -69,12 +69,12 @@ pub struct KnobsArgs {
 
 /// The rows, as they are written.
 #[derive(Serialize)]
-struct Document<'a> {
+struct KnobDocument<'a> {
     /// The most points that a prediction may be off.
     within: f64,
     /// Predictions that are near enough.
     held: usize,
-    rows: &'a [Comparison],
+    rows: &'a [KnobComparison],
 }
 
 /// Runs the programs. The exit status is 0 if enough predictions hold, 2 if this host cannot record
@@ -85,13 +85,13 @@ pub fn run(args: &KnobsArgs) -> ExitCode {
 
 fn compare(args: &KnobsArgs) -> Result<bool, String> {
     let root = std::env::current_dir().map_err(|e| format!("the current directory: {e}"))?;
-    let list = Programs::read(&root.join(LIST))?;
+    let list = KnobPrograms::read(&root.join(LIST))?;
     if let Some(name) = args.only.iter().find(|name| list.program.iter().all(|one| one.name != **name)) {
         return Err(format!("--only {name}: no program of {LIST} has this name"));
     }
     let model =
         args.model.as_ref().map(|file| file.canonicalize().map_err(|e| format!("{}: {e}", file.display())));
-    let bench = Bench {
+    let bench = KnobBench {
         recorder: Recorder::new("knobs", args.ptarmigan.as_deref())?,
         model: model.transpose()?,
         most: Duration::from_secs(args.seconds),
@@ -99,7 +99,7 @@ fn compare(args: &KnobsArgs) -> Result<bool, String> {
     prepare(&list.prepare, bench.recorder.dir())?;
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
     for knob in args.knobs.iter().copied() {
-        let chosen = |one: &&Program| {
+        let chosen = |one: &&KnobProgram| {
             one.knobs.contains(&knob) && (args.only.is_empty() || args.only.contains(&one.name))
         };
         for program in list.program.iter().filter(chosen) {
@@ -115,7 +115,7 @@ fn compare(args: &KnobsArgs) -> Result<bool, String> {
     let held = rows.iter().filter(|row| row.holds()).count();
     print!("{}", report(&rows).for_stdout());
     if let Some(file) = &args.json {
-        let document = serde_json::to_string_pretty(&Document { within: WITHIN, held, rows: &rows });
+        let document = serde_json::to_string_pretty(&KnobDocument { within: WITHIN, held, rows: &rows });
         let text = document.map_err(|e| e.to_string())? + "\n";
         std::fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     }
@@ -135,23 +135,23 @@ fn prepare(script: &str, dir: &Path) -> Result<(), String> {
 
 /// Records a program in turns.
 fn measured(
-    bench: &Bench,
-    program: &Program,
+    bench: &KnobBench,
+    program: &KnobProgram,
     knob: Knob,
     home: &Path,
     rounds: u32,
-) -> Result<Comparison, String> {
+) -> Result<KnobComparison, String> {
     let built = program.build(home, bench.recorder.dir())?;
     let tool = built.first().map_or("", |word| word);
     if !succeeds(&format!("command -v '{tool}'")) {
         return Err(format!("{tool} is missing"));
     }
     let pairs: Result<Vec<_>, _> = (0..rounds).map(|_| bench.pair(program, &built, knob)).collect();
-    Ok(Comparison::new(knob, &program.name, &pairs?))
+    Ok(KnobComparison::new(knob, &program.name, &pairs?))
 }
 
 /// Makes the table: a line for each program.
-fn report(rows: &[Comparison]) -> Text {
+fn report(rows: &[KnobComparison]) -> Text {
     let heads = ["", "baseline", "predicted", "saved", "error", "spread"];
     let mut table = TextTable::new(&heads, &[-25, 10, 10, 10, 9, 9]);
     for row in rows {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_table_has_80_columns_and_marks_few_counts() {
-        let row = Comparison {
+        let row = KnobComparison {
             knob: Knob::Switch,
             program: "short-processes".to_owned(),
             baseline: 2_895_776.0,
@@ -197,7 +197,7 @@ mod tests {
             error: 69.1,
             spread: 0.4,
         };
-        let few = Comparison { baseline: 3.0, predicted: 0.0, measured: 0.0, error: 0.0, ..row.clone() };
+        let few = KnobComparison { baseline: 3.0, predicted: 0.0, measured: 0.0, error: 0.0, ..row.clone() };
         let text = report(&[row, few]).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("short-processes (few)") && text.contains("-1,000,000"), "{text}");

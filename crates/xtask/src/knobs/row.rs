@@ -7,7 +7,7 @@ pub const WITHIN: f64 = 10.0;
 
 /// The counts of one recording: faults, or requests between CPUs.
 #[derive(Clone, Copy, Debug)]
-pub struct Counts {
+pub struct KnobCounts {
     /// With the knob as it was.
     pub before: f64,
     /// The saving that this recording predicts.
@@ -18,7 +18,7 @@ pub struct Counts {
 
 /// One program and one knob.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct KnobComparison {
     /// The knob.
     pub knob: Knob,
     /// The program's name.
@@ -47,16 +47,16 @@ fn rounded(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-impl Comparison {
+impl KnobComparison {
     /// Compares the recordings of a program, of which there must be one at least.
-    pub fn new(knob: Knob, program: &str, counts: &[Counts]) -> Self {
+    pub fn new(knob: Knob, program: &str, counts: &[KnobCounts]) -> Self {
         let before = || counts.iter().map(|one| one.before);
         let baseline = median(before());
         let measured = baseline - median(counts.iter().map(|one| one.after));
         let predicted = median(counts.iter().map(|one| one.predicted));
         let percent = |part: f64| rounded(100.0 * part / baseline.max(1.0));
         let range = before().fold(f64::NEG_INFINITY, f64::max) - before().fold(f64::INFINITY, f64::min);
-        Comparison {
+        KnobComparison {
             knob,
             program: program.to_owned(),
             baseline,
@@ -79,16 +79,16 @@ mod tests {
 
     #[test]
     fn an_error_is_a_part_of_the_baseline() {
-        let one = |before, predicted, after| Counts { before, predicted, after };
+        let one = |before, predicted, after| KnobCounts { before, predicted, after };
         let counts = [one(1000.0, 400.0, 700.0), one(1010.0, 420.0, 690.0), one(990.0, 90.0, 900.0)];
-        let row = Comparison::new(Knob::Blocks, "a", &counts);
+        let row = KnobComparison::new(Knob::Blocks, "a", &counts);
         assert_eq!((row.baseline, row.predicted, row.measured), (1000.0, 400.0, 300.0));
         assert_eq!((row.error, row.spread, row.holds()), (10.0, 2.0, true));
-        assert!(!Comparison { error: 10.1, ..row }.holds());
+        assert!(!KnobComparison { error: 10.1, ..row }.holds());
         // A knob that makes it worse than the prediction says.
-        let worse = Comparison::new(Knob::Pin, "a", &[one(100.0, 0.0, 150.0)]);
+        let worse = KnobComparison::new(Knob::Pin, "a", &[one(100.0, 0.0, 150.0)]);
         assert_eq!((worse.measured, worse.error), (-50.0, 50.0));
-        let idle = Comparison::new(Knob::Pin, "a", &[one(0.0, 0.0, 0.0)]);
+        let idle = KnobComparison::new(Knob::Pin, "a", &[one(0.0, 0.0, 0.0)]);
         assert_eq!((idle.error, idle.spread), (0.0, 0.0));
     }
 }
