@@ -132,7 +132,7 @@ impl KnobBench {
         let saved = |name: &str| Ok(figure("faults on anonymous memory")? * figure(name)? / 100.0);
         match knob {
             Knob::Blocks => saved("faults saved at 64K"),
-            Knob::Switch => saved("faults saved at 2M, heaps in steps of 2M"),
+            Knob::Switch => saved("faults saved at 2M with heaps in steps of 2M"),
             Knob::Pin => figure("requests spared by one CPU"),
         }
     }

@@ -97,7 +97,7 @@ impl Row for BlockSizes {
             answer.figure(format!("pages cleared for each one touched at {name}"), ratio(size), "pages");
         }
         let switched = percent(all.faults - all.switch.faults);
-        answer.figure("faults saved at 2M, heaps in steps of 2M", switched, "%");
+        answer.figure("faults saved at 2M with heaps in steps of 2M", switched, "%");
         let value = |size: &BlockSize| {
             let mut weighed = Answer::default();
             weighed.saves(Unit::Fault, (all.faults - size.faults) as i64);

@@ -14,7 +14,7 @@ fn priced(kinds: impl IntoIterator<Item = Kind>) -> Answer {
     answer(&events, BlockSizes::default()).expect("an answer")
 }
 
-const GROWN: &str = "faults saved at 2M, heaps in steps of 2M";
+const GROWN: &str = "faults saved at 2M with heaps in steps of 2M";
 
 #[test]
 fn a_mapping_has_a_fault_for_each_block() {
