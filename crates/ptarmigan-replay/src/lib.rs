@@ -66,6 +66,8 @@ mod table_events;
 mod tests;
 mod workers;
 
+/// The trace crate: events, and their kinds.
+pub use ::ptarmigan_trace;
 pub use arch::{MachineName, PerFormat};
 pub use args::{ReplayArgs, Spread, TableFormat};
 pub use causes::Cause;

@@ -13,6 +13,7 @@
 use super::input::schedule::{CpuMap, Program, Schedule};
 use super::input::trace::Trace;
 use super::instruments::stream::{Nothing, Stream};
+use super::memory;
 use super::platform::{Platform, ReachedTables, RecordedX86, Walked};
 use super::policy::{Choice, with_policy};
 use super::workers::job::{Job, Ran};
@@ -121,8 +122,9 @@ impl<'a, P: Platform> Setup<'a, P> {
     /// Makes the host.
     ///
     /// # Errors
-    /// If it cannot be set up.
+    /// If it cannot be set up, or this host has too little memory for its frame records.
     pub fn fresh(&self) -> Result<FreshHost<'a, P>, Failure> {
+        memory::fits(self.host.bytes, self.host.nodes)?;
         let host = Host::new(self.host).context("the machine cannot be set up")?;
         let tables = self.platform.tables(&host)?;
         Ok(FreshHost { setup: *self, host, tables })
@@ -155,7 +157,7 @@ impl<'a, P: Platform> Setup<'a, P> {
     pub fn check_memory(&self, outcome: &Outcome) -> Result<(), Failure> {
         let Some((event, task, reason)) = outcome.first_out_of_memory else { return Ok(()) };
         Err(Failure::new(format!(
-            "{}: process {task} got no memory at event {event} ({reason}); give --memory more than {} MiB",
+            "{}: process {task} got no memory at event {event} ({reason}); give the machine more than {} MiB (--memory)",
             self.job.trace.name,
             Bytes(self.host.bytes).mib()
         )))

@@ -60,7 +60,7 @@ pub fn write_table_events(
     write: &mut (dyn FnMut(&str) -> Result<(), Failure> + Send),
 ) -> Result<(), Failure> {
     let solo = SoloTrace::new(trace);
-    let setup = options.setup(&solo)?;
+    let setup = options.setup(&solo);
     let fresh = setup.fresh()?;
     let plain = fresh.host().plain_of(fresh.source()).context("policy")?;
     let layered = Layered::new(TableEvents::new(fresh.host().frames(), &solo, write), plain);

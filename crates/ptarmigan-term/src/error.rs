@@ -1,5 +1,6 @@
 //! Reports the failure of a command: one line on standard error and an exit status.
-use std::fmt::Display;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
 /// The reason why a command failed.
@@ -38,6 +39,14 @@ impl Failure {
         ExitCode::from(self.status)
     }
 }
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Failure {}
 
 /// Adds to an error the operation that failed.
 pub trait Context<T> {

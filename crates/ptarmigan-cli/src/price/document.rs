@@ -85,19 +85,19 @@ impl TracePrices {
     /// Sorts the answers by the part of the kernel's time.
     pub fn new(trace: &Trace, pricing: Pricing, prices: &PriceSet) -> Self {
         let (mut answered, mut refused) = (Vec::new(), Vec::new());
-        for Priced { about, answer } in pricing.rows {
+        for Priced { about, answer } in &pricing.rows {
             match answer {
-                Err(reason) => refused.push(Refused { name: about.name, title: about.title, reason }),
+                Err(reason) => {
+                    let reason = reason.clone();
+                    refused.push(Refused { name: about.name, title: about.title, reason });
+                }
                 Ok(answer) => answered.push(RowPrice {
                     name: about.name,
                     title: about.title,
                     reference: about.reference,
                     claim: about.claim,
-                    share: answer
-                        .ns(prices)
-                        .filter(|_| !answer.savings.is_empty() && pricing.kernel.ns > 0.0)
-                        .map(|ns| ns / pricing.kernel.ns),
-                    answer,
+                    share: pricing.share(answer, prices),
+                    answer: answer.clone(),
                 }),
             }
         }

@@ -7,7 +7,7 @@ use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan_term::print;
-use ptarmigan_term::{Bytes, Failure};
+use ptarmigan_term::{Bytes, Context, Failure};
 
 /// The least memory of a machine, in bytes.
 pub(super) const LEAST: u64 = 1 << 20;
@@ -51,6 +51,15 @@ fn number(text: &str) -> Result<Option<u64>, String> {
         return Err("expected a number of bytes, such as 4194304, 512M or 4G".to_owned());
     }
     Ok(number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)))
+}
+
+/// Checks that a machine with `memory` bytes can be made on this host.
+///
+/// # Errors
+/// If a machine cannot have that much or that little, or the host does not have enough left.
+pub(super) fn fits(memory: u64, nodes: usize) -> Result<(), Failure> {
+    check_range(memory).context("memory")?;
+    cost(memory, nodes, available()).map(drop)
 }
 
 /// Reports the host memory for a machine with `memory` bytes, if that is at least [`NOTABLE`].

@@ -18,7 +18,6 @@ pub use table_policy::TablePolicy;
 use crate::input::trace::Trace;
 use crate::instruments::classes::TableCounts;
 use crate::instruments::levels::Levels;
-use crate::memory;
 use crate::platform::RecordedX86;
 use crate::setup::{Setup, SoloTrace};
 use crate::workers::job::Job;
@@ -48,14 +47,9 @@ impl Default for PolicyOptions {
 
 impl PolicyOptions {
     /// Describes the replay of a recording.
-    ///
-    /// # Errors
-    /// If no machine, or not this host, has so much memory.
-    pub(super) fn setup<'a>(&self, solo: &'a SoloTrace) -> Result<Setup<'a, RecordedX86>, Failure> {
-        memory::check_range(self.memory).context("memory")?;
-        memory::check(self.memory, 1)?;
+    pub(super) fn setup<'a>(&self, solo: &'a SoloTrace) -> Setup<'a, RecordedX86> {
         let setup = solo.on(self.memory);
-        Ok(Setup { job: Job { large_pages: self.large_pages, ..setup.job }, ..setup })
+        Setup { job: Job { large_pages: self.large_pages, ..setup.job }, ..setup }
     }
 }
 
@@ -130,7 +124,7 @@ pub fn run_with(
 ) -> Result<PolicyResult, Failure> {
     let name = caught(|| policy.name().to_owned()).context("policy: name panicked")?;
     let solo = SoloTrace::new(trace);
-    let setup = options.setup(&solo)?;
+    let setup = options.setup(&solo);
     let fresh = setup.fresh()?;
     let own = OwnPolicy::new(fresh.source(), setup.job.cpus(), policy);
     let tables = TableCounts::new(fresh.host().frames(), false);

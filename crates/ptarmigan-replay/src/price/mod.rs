@@ -31,6 +31,8 @@ mod tables;
 mod tests;
 mod whole;
 
+pub use ptarmigan::space::{AreaFlags, Done};
+
 pub use answer::{Answer, Figure, Judgement, Priced, Saving, Unit, percent};
 pub use kernel::KernelTime;
 pub use moment::{Effect, Moment};

@@ -1,5 +1,5 @@
 //! Replays a recording under the eyes of rows.
-use super::answer::Priced;
+use super::answer::{Answer, Priced};
 use super::guard::Guarded;
 use super::kernel::KernelTime;
 use super::row::Row;
@@ -34,6 +34,15 @@ pub struct Pricing {
     pub spaces: u64,
 }
 
+impl Pricing {
+    /// Returns the part of the kernel's time that an answer saves; below 0 if it costs more than it
+    /// saves. `None` if its work, or the time, has no price.
+    pub fn share(&self, answer: &Answer, prices: &PriceSet) -> Option<f64> {
+        let ns = answer.ns(prices).filter(|_| !answer.savings.is_empty() && self.kernel.ns > 0.0)?;
+        Some(ns / self.kernel.ns)
+    }
+}
+
 /// A row with its answer.
 type Answered<'r> = (Box<dyn Row + 'r>, Priced);
 
@@ -57,8 +66,9 @@ fn judged(solo: &SoloTrace, usual: CountedMachine, rows: Vec<Answered<'_>>) -> R
     Ok(all)
 }
 
-/// Replays a recording on the library, with `memory` bytes, and asks each row for its answer. Rows
-/// get `limit` of time each; `prices` weigh one answer against another.
+/// Replays a recording on the library, with 1 MiB to 8 TiB of `memory`, in bytes, and asks each row for its answer. Rows
+/// get `limit` of time each, in all. `prices` weigh one answer against another; those of
+/// [`PriceSet::default`] are all 0, which is enough for counts.
 ///
 /// # Errors
 /// If the machine cannot be set up, or memory runs out.

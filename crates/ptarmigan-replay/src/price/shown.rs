@@ -123,11 +123,10 @@ impl<'a, 'r> Rows<'a, 'r> {
         for effect in self.tables.log().drain(..) {
             match effect {
                 Effect::TableMade { level, .. } => {
-                    let live = &mut self.live[usize::from(level).min(LEVELS - 1)];
-                    *live += 1;
                     let level = usize::from(level).min(LEVELS - 1);
+                    self.live[level] += 1;
                     self.whole.tables[level] += 1;
-                    self.whole.tables_peak[level] = self.whole.tables_peak[level].max(*live);
+                    self.whole.tables_peak[level] = self.whole.tables_peak[level].max(self.live[level]);
                 }
                 Effect::TableFreed { level, .. } => {
                     let live = &mut self.live[usize::from(level).min(LEVELS - 1)];
