@@ -66,9 +66,9 @@ fn judged(solo: &SoloTrace, usual: CountedMachine, rows: Vec<Answered<'_>>) -> R
     Ok(all)
 }
 
-/// Replays a recording on the library, with 1 MiB to 8 TiB of `memory`, in bytes, and asks each row for its answer. Rows
-/// get `limit` of time each, in all. `prices` weigh one answer against another; those of
-/// [`PriceSet::default`] are all 0, which is enough for counts.
+/// Replays a recording on the library, with 1 MiB to 8 TiB of `memory`, in bytes, and asks each row
+/// for its answer. Rows get `limit` of time each, in all. `prices` weigh one answer against
+/// another; those of [`PriceSet::default`] are all 0, which is enough for counts.
 ///
 /// # Errors
 /// If the machine cannot be set up, or memory runs out.
